@@ -1,0 +1,180 @@
+"""The agent's conversation: JSON lines in, JSON lines out, one thread a request.
+
+In:  ``{"id": 1, "calls": [{"op": "files.read", "args": {…}}, …]}`` · ``{"cancel": 1}`` ·
+``{"feed": 1, "data": …}`` · ``{"ping": 7}``.
+Out: ``{"id": 1, "results": [{"value": …} | {"error": {"kind", "message", "detail"}}, …]}`` ·
+``{"id": 1, "call": 0, "event": {…}}`` · ``{"pong": 7}``; first of all ``{"ready": {…}}``.
+
+When the input ends, or stays silent for longer than `silence` seconds, the agent ends, and with
+it every lock it holds. Jobs and servers that it started are processes of their own and stay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import queue
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any, BinaryIO, Callable, Dict, List, Sequence, TextIO
+
+from .interface import AgentError, Call
+
+FAMILIES = (
+    "environment",
+    "files",
+    "gpu",
+    "jobs",
+    "modules",
+    "network",
+    "processes",
+    "releases",
+    "units",
+)
+
+
+def operations() -> Dict[str, Callable[..., Any]]:
+    """Every operation by its full name; a family lists its own in `OPERATIONS`."""
+    found: Dict[str, Callable[..., Any]] = {}
+    for family in FAMILIES:
+        module = importlib.import_module("." + family, __package__)
+        for function in module.OPERATIONS:
+            found[family + "." + function.__name__] = function
+    return found
+
+
+class Conversation:
+    """One controller's requests, from the first line to the last."""
+
+    def __init__(self, writer: TextIO, root: str) -> None:
+        self._writer = writer
+        self._writing = threading.Lock()
+        self._root = root
+        self._operations = operations()
+        self._running: Dict[int, Call] = {}
+
+    def say(self, message: Dict[str, Any]) -> None:
+        line = json.dumps(message, separators=(",", ":"), default=str)
+        with self._writing:
+            self._writer.write(line + "\n")
+            self._writer.flush()
+
+    def hear(self, message: Dict[str, Any]) -> None:
+        if "ping" in message:
+            self.say({"pong": message["ping"]})
+        elif "cancel" in message:
+            call = self._running.get(message["cancel"])
+            if call is not None:
+                call.cancelled.set()
+        elif "feed" in message:
+            call = self._running.get(message["feed"])
+            if call is not None:
+                call.inbox.put(message["data"])
+        elif "calls" in message:
+            number = message["id"]
+            # Registered before the thread starts: a feed or cancel may be the very next line.
+            call = Call(self._root, lambda event: None)
+            self._running[number] = call
+            threading.Thread(
+                target=self._answer, args=(number, call, message["calls"]), daemon=True
+            ).start()
+
+    def _answer(self, number: int, call: Call, calls: Sequence[Dict[str, Any]]) -> None:
+        results: List[Dict[str, Any]] = []
+        for index, wanted in enumerate(calls):
+            call.emit = lambda event, index=index: self.say(  # type: ignore[misc]
+                {"id": number, "call": index, "event": event}
+            )
+            results.append(self._one(call, wanted["op"], wanted.get("args") or {}))
+        self._running.pop(number, None)
+        self.say({"id": number, "results": results})
+
+    def _one(self, call: Call, op: str, args: Dict[str, Any]) -> Dict[str, Any]:
+        function = self._operations.get(op)
+        if function is None:
+            return {"error": {"kind": "no-such-operation", "message": op, "detail": None}}
+        try:
+            return {"value": function(call, **args)}
+        except AgentError as error:
+            return {"error": {"kind": error.kind, "message": str(error), "detail": error.detail}}
+        except OSError as error:
+            kind = type(error).__name__
+            return {"error": {"kind": kind, "message": str(error), "detail": error.errno}}
+        except Exception as error:
+            return {
+                "error": {
+                    "kind": type(error).__name__,
+                    "message": str(error),
+                    "detail": traceback.format_exc(limit=-6),
+                }
+            }
+
+
+def describe(root: str) -> Dict[str, Any]:
+    """Who and where this agent is: the first thing it says."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot_id = file.read().strip()
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "pid": os.getpid(),
+        "uid": os.geteuid(),
+        "home": os.path.expanduser("~"),
+        "root": root,
+        "hostname": socket.gethostname(),
+        "machine": platform.machine(),
+        "boot_id": boot_id,
+    }
+
+
+def serve(
+    reader: BinaryIO,
+    writer: TextIO,
+    root: str,
+    silence: float,
+    backlog: Sequence[bytes] = (),
+) -> None:
+    """Answer requests until the controller is gone; called by the bootstrap."""
+    lines: "queue.Queue[bytes]" = queue.Queue()
+
+    def read() -> None:
+        for line in reader:
+            lines.put(line)
+        lines.put(b"")
+
+    os.makedirs(root, mode=0o755, exist_ok=True)
+    conversation = Conversation(writer, root)
+    conversation.say({"ready": describe(root)})
+    for line in backlog:
+        lines.put(line)
+    threading.Thread(target=read, daemon=True).start()
+    last = time.monotonic()
+    while True:
+        try:
+            line = lines.get(timeout=max(0.1, last + silence - time.monotonic()))
+        except queue.Empty:
+            if time.monotonic() - last >= silence:
+                break
+            continue
+        last = time.monotonic()
+        if not line:
+            break
+        if line.strip():
+            conversation.hear(json.loads(line))
+    # Threads may sit in a system call; the locks they hold must fall now.
+    os._exit(0)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Entry of the zip file when a job or a server is supervised rather than asked."""
+    if argv[:1] == ["supervise"]:
+        from .supervisor import supervise
+
+        return supervise(argv[1])
+    print("usage: supervise DIRECTORY", file=sys.stderr)
+    return 2

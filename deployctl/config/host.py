@@ -1,0 +1,69 @@
+"""Where to serve: a machine reached by SSH, this machine, or a container through its node."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from deployctl.config.base import NAME, Duration, Settings
+
+
+class SshSettings(Settings):
+    """How to reach a machine by SSH; what is absent comes from the user's ssh_config (`ssh -G`)."""
+
+    address: str
+    """Host alias, name or IP address, as one would give it to `ssh`."""
+    user: str | None = None
+    port: int | None = Field(default=None, ge=1, le=65535)
+    identity_file: str | None = None
+    known_hosts: str | None = None
+    """A known_hosts file to use instead of the configured ones."""
+    config_file: str | None = None
+    """An ssh_config to read instead of the user's (`ssh -F`)."""
+    accept_new: bool = False
+    """Store the key of a host never seen before. A changed key is refused all the same."""
+    connect_timeout: Duration = 10.0
+
+
+class ContainerSettings(Settings):
+    """A container on `node`, entered through the node."""
+
+    id: str
+    """Container number (Proxmox) or name (LXC)."""
+    via: Literal["pct", "lxc-attach"] = "pct"
+    lxc_path: str | None = None
+    """lxc-attach's `-P`, where the containers do not lie in the default place."""
+
+
+class HostSettings(Settings):
+    """A host file: `profiles/hosts/NAME.yaml`.
+
+    Exactly one way in: `local: true`, `ssh:`, or `container:` together with `node:`. A container
+    with an SSH server of its own has both `ssh:` and `node:`: it is reached by SSH, and the node
+    is asked about the GPUs.
+    """
+
+    name: str = Field(pattern=NAME)
+    local: bool = False
+    ssh: SshSettings | None = None
+    container: ContainerSettings | None = None
+    node: str | HostSettings | None = None
+    """The Proxmox host under a container: a host's name, or the settings themselves."""
+    root: str = ""
+    """Directory of everything deployctl keeps there; default /var/lib/deployctl for root."""
+    python: str = "python3"
+    """The Python (3.9 or newer) that runs the agent."""
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        ways = [self.local, self.ssh is not None, self.container is not None]
+        if sum(ways) == 0:
+            raise ValueError("say how to reach it: local: true, ssh: or container:")
+        if self.local and (self.ssh or self.container):
+            raise ValueError("local: true excludes ssh: and container:")
+        if self.container is not None and self.ssh is not None:
+            raise ValueError("give ssh: or container:, not both; node: alone names the node")
+        if self.container is not None and self.node is None:
+            raise ValueError("a container needs node: the machine it runs on")
+        return self

@@ -1,0 +1,63 @@
+"""What to serve: the target model and, for speculative decoding, its drafter."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from deployctl.config.base import Settings
+
+
+class ModelSource(Settings):
+    """Exactly one of `repo` (Hugging Face), `path` (on the host) and `bundled` (ships with us)."""
+
+    repo: str | None = None
+    revision: str | None = None
+    """A commit of `repo`; a branch or tag is resolved to one before anything is fetched."""
+    path: str | None = None
+    bundled: str | None = None
+    """A folder of this project's models, sent to the host."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [n for n in ("repo", "path", "bundled") if getattr(self, n) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            raise ValueError(f"give exactly one of repo, path, bundled; found {found}")
+        if self.revision is not None and self.repo is None:
+            raise ValueError("revision belongs to repo")
+        return self
+
+
+class ModelSettings(ModelSource):
+    """The target model."""
+
+    served_name: str = Field(min_length=1)
+    """The name under which requests ask for it."""
+
+
+class DrafterSettings(Settings):
+    """How tokens are drafted. `model` is absent for methods without one (ngram)."""
+
+    method: Literal["dflash", "eagle3", "eagle", "draft_model", "ngram", "mtp", "medusa"]
+    model: ModelSource | None = None
+    num_speculative_tokens: int = Field(ge=1, le=256)
+    config: dict[str, Any] = {}
+    """Wanted values in the drafter's config.json, by key path: `dflash_config.mask_token_id: 3`."""
+    speculative: dict[str, Any] = {}
+    """Further keys of vLLM's --speculative-config."""
+    warn_only: list[str] = []
+    """Checks by name that shall warn instead of refuse."""
+
+    @model_validator(mode="after")
+    def _model_where_needed(self) -> Self:
+        if (self.method in ("ngram", "mtp")) == (self.model is not None):
+            raise ValueError(
+                f"method {self.method} takes no model"
+                if self.model is not None
+                else f"method {self.method} needs a model"
+            )
+        if self.config and self.model is None:
+            raise ValueError("config needs a model whose config.json it changes")
+        return self

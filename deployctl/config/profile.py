@@ -1,0 +1,56 @@
+"""A profile: one YAML file that says what to serve, where, and what must be true of it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from deployctl.config.base import NAME, Settings
+from deployctl.config.build import BuildSettings
+from deployctl.config.checks import AcceptanceSettings, SmokeSettings
+from deployctl.config.clean import CleanSettings
+from deployctl.config.host import HostSettings
+from deployctl.config.models import DrafterSettings, ModelSettings
+from deployctl.config.serve import ServeSettings
+
+
+class FixesSettings(Settings):
+    """Known defects of vLLM that the build must not have, by name."""
+
+    require: list[str] = []
+    prefer: list[str] = []
+    """Reported, never a reason to fail."""
+
+
+class Profile(Settings):
+    """What is wanted. Validated once, completely; nothing reads YAML after that.
+
+    `extends` is resolved by the loader before validation and kept as a record.
+    """
+
+    name: str = Field(pattern=NAME)
+    description: str = ""
+    extends: str | None = None
+    playbook: str = "up"
+    """The playbook that `deployctl up` runs."""
+    hosts: list[HostSettings] = Field(min_length=1)
+    """Names of host files, or hosts in place."""
+    model: ModelSettings
+    drafter: DrafterSettings | None = None
+    build: BuildSettings
+    fixes: FixesSettings = FixesSettings()
+    clean: CleanSettings = CleanSettings()
+    serve: ServeSettings
+    smoke: SmokeSettings = SmokeSettings()
+    acceptance: AcceptanceSettings | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.acceptance is not None and self.drafter is None:
+            raise ValueError("acceptance needs a drafter: without speculation nothing is accepted")
+        names = [host.name for host in self.hosts]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"hosts named twice: {', '.join(twice)}")
+        return self
