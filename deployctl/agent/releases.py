@@ -1,3 +1,245 @@
+"""Releases, their manifests, the ledger and the lock of one profile on this host.
+
+The host is the truth: two controllers see the same. `@/profiles/<name>/` holds `releases/<id>/`,
+the links `current` and `previous`, `ledger.jsonl` and `lock`; `@/environments/<key>/seal.json`
+marks an environment that was proven whole.
+"""
+
 from __future__ import annotations
 
-OPERATIONS = ()
+import fcntl
+import json
+import os
+import shutil
+import time
+from typing import Any, Dict, List, Optional
+
+from .interface import AgentError, Call
+
+LEDGER_TAIL = 50
+_held: Dict[str, int] = {}
+
+
+def _home(call: Call, profile: str) -> str:
+    return os.path.join(call.root, "profiles", profile)
+
+
+def _replace(path: str, text: str) -> None:
+    """Write a whole file or leave the old one: temp file beside it, fsync, rename."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _load(path: str) -> Any:
+    """The JSON in a file; None where there is no file, error `damaged` where it is not JSON."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise AgentError("damaged", "%s is not JSON: %s" % (path, error)) from error
+
+
+def _link(home: str, name: str) -> Optional[str]:
+    try:
+        return os.path.basename(os.readlink(os.path.join(home, name)))
+    except FileNotFoundError:
+        return None
+
+
+def _point(home: str, name: str, release: Optional[str]) -> None:
+    path = os.path.join(home, name)
+    if release is None:
+        if os.path.lexists(path):
+            os.unlink(path)
+        return
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    os.symlink(os.path.join("releases", release), temporary)
+    os.replace(temporary, path)
+
+
+def _folders(path: str) -> List[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def _ledger(home: str, last: int) -> List[Dict[str, Any]]:
+    try:
+        with open(os.path.join(home, "ledger.jsonl"), encoding="utf-8") as file:
+            lines = file.readlines()
+    except FileNotFoundError:
+        return []
+    entries = []
+    for line in lines[-last:] if last else lines:
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            entries.append({"kind": "damaged", "line": line[:200]})
+    return entries
+
+
+def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
+    """Everything a plan must know about a profile's releases.
+
+    Value: `current` and `previous` (ids or None), `releases` (id to manifest, None where a
+    release was begun and never completed), `environments` (key to seal), `ledger` (the last
+    entries, oldest first).
+    """
+    home = _home(call, profile)
+    environments = os.path.join(call.root, "environments")
+    releases = os.path.join(home, "releases")
+    return {
+        "current": _link(home, "current"),
+        "previous": _link(home, "previous"),
+        "releases": {
+            name: _load(os.path.join(releases, name, "manifest.json"))
+            for name in _folders(releases)
+        },
+        "environments": {
+            name: _load(os.path.join(environments, name, "seal.json"))
+            for name in _folders(environments)
+        },
+        "ledger": _ledger(home, last),
+    }
+
+
+def profiles(call: Call) -> List[str]:
+    """The names of the profiles that have something on this host."""
+    return _folders(os.path.join(call.root, "profiles"))
+
+
+def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) -> Dict[str, Any]:
+    """Hold the profile's lock until this agent ends; error `locked` names who holds it.
+
+    A kernel lock: it cannot outlive its holder. `wait` is how many seconds to wait for it.
+    """
+    home = _home(call, profile)
+    os.makedirs(home, exist_ok=True)
+    fd = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() >= deadline or call.cancelled.wait(0.2):
+                named = os.pread(fd, 65536, 0).decode("utf-8", "replace")
+                os.close(fd)
+                raise AgentError("locked", "another run holds the lock", _named(named)) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, json.dumps(dict(holder, since=time.time())).encode("utf-8"), 0)
+    previous = _held.pop(profile, None)
+    if previous is not None:
+        os.close(previous)
+    _held[profile] = fd
+    return {"held": True}
+
+
+def _named(text: str) -> Dict[str, Any]:
+    try:
+        named = json.loads(text)
+    except ValueError:
+        named = None
+    return named if isinstance(named, dict) else {"run": "unknown"}
+
+
+def prepare(call: Call, profile: str, release: str, environment: str) -> Dict[str, Any]:
+    """Make a release's directory and its link to the environment."""
+    directory = os.path.join(_home(call, profile), "releases", release)
+    os.makedirs(directory, exist_ok=True)
+    link = os.path.join(directory, "environment")
+    wanted = os.path.relpath(os.path.join(call.root, "environments", environment), directory)
+    if not os.path.islink(link) or os.readlink(link) != wanted:
+        temporary = "%s.%d.tmp" % (link, os.getpid())
+        os.symlink(wanted, temporary)
+        os.replace(temporary, link)
+    return {"directory": directory}
+
+
+def seal(call: Call, profile: str, release: str, manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Write a release's manifest: from now on the release is complete."""
+    path = os.path.join(_home(call, profile), "releases", release, "manifest.json")
+    _replace(path, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+    return {"path": path}
+
+
+def seal_environment(call: Call, key: str, seal: Dict[str, Any]) -> Dict[str, Any]:
+    """Mark an environment as proven whole."""
+    path = os.path.join(call.root, "environments", key, "seal.json")
+    _replace(path, json.dumps(seal, indent=2, sort_keys=True) + "\n")
+    return {"path": path}
+
+
+def switch(
+    call: Call, profile: str, release: Optional[str], keep_previous: bool = False
+) -> Dict[str, Any]:
+    """Make `release` current; the one that was becomes previous unless `keep_previous`."""
+    home = _home(call, profile)
+    current = _link(home, "current")
+    if release is not None and not os.path.isdir(os.path.join(home, "releases", release)):
+        raise AgentError("no-release", "there is no release %s" % release)
+    if release != current:
+        if not keep_previous and current is not None:
+            _point(home, "previous", current)
+        _point(home, "current", release)
+    return {"current": _link(home, "current"), "previous": _link(home, "previous")}
+
+
+def record(call: Call, profile: str, entry: Dict[str, Any]) -> Dict[str, Any]:
+    """Append one entry to the ledger, on disk before the answer."""
+    home = _home(call, profile)
+    os.makedirs(home, exist_ok=True)
+    line = json.dumps(dict(entry, time=time.time()), sort_keys=True) + "\n"
+    fd = os.open(os.path.join(home, "ledger.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        # A line that a crash cut off must not swallow this one.
+        size = os.fstat(fd).st_size
+        if size:
+            with open(os.path.join(home, "ledger.jsonl"), "rb") as file:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    line = "\n" + line
+        os.write(fd, line.encode("utf-8"))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return {"recorded": True}
+
+
+def ledger(call: Call, profile: str, last: int = 0) -> List[Dict[str, Any]]:
+    """The last entries of the ledger, oldest first; all of them for 0."""
+    return _ledger(_home(call, profile), last)
+
+
+def remove(call: Call, profile: str, release: str) -> Dict[str, Any]:
+    """Remove a release's directory; refused for the current and the previous one."""
+    home = _home(call, profile)
+    if release in (_link(home, "current"), _link(home, "previous")):
+        raise AgentError("in-use", "release %s is current or previous" % release)
+    directory = os.path.join(home, "releases", release)
+    if not os.path.isdir(directory):
+        raise AgentError("no-release", "there is no release %s" % release)
+    shutil.rmtree(directory)
+    return {"removed": release}
+
+
+OPERATIONS = (
+    state,
+    profiles,
+    lock,
+    prepare,
+    seal,
+    seal_environment,
+    switch,
+    record,
+    ledger,
+    remove,
+)

@@ -151,6 +151,8 @@ class Step(ABC):
     name: ClassVar[str]
     phase: ClassVar[Phase]
     failure: ClassVar[type[StepError]]
+    follows: ClassVar[tuple[str, ...]] = ()
+    """Steps whose change makes this one run again, whatever it found for itself."""
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         """What must be known to plan."""

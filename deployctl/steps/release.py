@@ -1,0 +1,33 @@
+"""The release that is wanted: its id follows from everything that makes it what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployctl.steps.build import environment_key
+from deployctl.steps.fetch import drafter_identity, model_identity
+from deployctl.steps.identity import ReleasePaths, digest
+from deployctl.steps.interface import Answers, Deployment
+
+# How long to wait and how to stop do not change what is served.
+NOT_SERVED = {"ready", "stop_grace"}
+
+
+def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
+    """Everything a release is made from, as data; raises `Unanswered` where a part is unknown."""
+    profile = wanted.profile
+    drafter = profile.drafter
+    return {
+        "environment": environment_key(wanted, answers),
+        "model": model_identity(wanted, answers),
+        "served_name": profile.model.served_name,
+        "drafter": drafter_identity(wanted, answers),
+        "speculative": drafter and drafter.model_dump(exclude={"model", "config", "warn_only"}),
+        "serve": profile.serve.model_dump(exclude=NOT_SERVED),
+    }
+
+
+def release_paths(wanted: Deployment, answers: Answers) -> ReleasePaths:
+    """Where the wanted release lies; raises `Unanswered` where its id cannot be known yet."""
+    identity = release_identity(wanted, answers)
+    return ReleasePaths(wanted.profile.name, digest(identity), str(identity["environment"]))
