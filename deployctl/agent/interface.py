@@ -20,7 +20,8 @@ class AgentError(Exception):
 class Call:
     """One running operation: its way to report progress, to be cancelled and to be fed.
 
-    `root` is the directory of everything deployctl keeps on this host.
+    `root` is the directory of everything deployctl keeps on this host. `inbox` holds what was fed,
+    and None once it is cancelled.
     """
 
     def __init__(self, root: str, emit: Callable[[Dict[str, Any]], None]) -> None:

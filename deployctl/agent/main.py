@@ -71,6 +71,7 @@ class Conversation:
             call = self._running.get(message["cancel"])
             if call is not None:
                 call.cancelled.set()
+                call.inbox.put(None)
         elif "feed" in message:
             call = self._running.get(message["feed"])
             if call is not None:
