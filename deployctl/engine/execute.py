@@ -1,0 +1,133 @@
+"""Carry out the plan of one host, step by step, and record what was measured."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from deployctl.engine.connect import Connected
+from deployctl.engine.events import (
+    Listener,
+    StepEnded,
+    StepNote,
+    StepProgress,
+    StepStarted,
+)
+from deployctl.engine.plan import PlannedStep, ask, questions
+from deployctl.engine.record import HostRecord, StepRecord, StepStatus
+from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError, Undecided
+from deployctl.hosts.tunnel import Tunnel
+from deployctl.steps.identity import ReleasePaths
+from deployctl.steps.interface import Answers, Context, Deployment, Plan, Unanswered
+
+
+@dataclass
+class Work:
+    """One host's work in progress: what every step's context is made from."""
+
+    wanted: Deployment
+    connected: Connected
+    answers: Answers
+    release: ReleasePaths
+    listen: Listener
+    record: HostRecord
+    stack: ExitStack
+    evidence: dict[str, dict[str, object]] = field(default_factory=dict)
+    _url: str = ""
+
+    def context(self, step: str) -> Context:
+        """The context of one step."""
+        host = self.wanted.host.name
+
+        def progress(phase: str, detail: str = "", fraction: float | None = None) -> None:
+            self.listen(StepProgress(host, step, phase, detail, fraction))
+
+        def log(text: str) -> None:
+            self.listen(StepNote(host, step, text))
+
+        return Context(
+            wanted=self.wanted,
+            answers=self.answers,
+            session=self.connected.session,
+            node=self.connected.node,
+            release=self.release,
+            progress=progress,
+            log=log,
+            evidence=self.evidence,
+            base_url=self.base_url,
+        )
+
+    def base_url(self) -> str:
+        """Where the served port is reached from here; a tunnel is opened once, when needed."""
+        if not self._url:
+            serve = self.wanted.profile.serve
+            address = "127.0.0.1" if serve.host in ("0.0.0.0", "::") else serve.host
+            if self.wanted.host.local:
+                self._url = f"http://{address}:{serve.port}"
+            else:
+                tunnel = Tunnel(self.connected.session, address, serve.port)
+                self._url = self.stack.enter_context(tunnel).url
+        return self._url
+
+    def ask_again(self, planned: PlannedStep) -> Plan:
+        """Plan a step anew from fresh answers, where an earlier step has made them knowable."""
+        asked = questions([planned.step], self.wanted)
+        self.answers, _ = ask(self.connected, asked)
+        try:
+            return planned.step.plan(self.wanted, self.answers)
+        except Unanswered as error:
+            return Plan("unknown", reason=str(error.args[0]))
+
+
+def run_step(work: Work, planned: PlannedStep) -> StepRecord:
+    """Apply and prove one step. Never raises for a failure of the step: its record says so."""
+    step, plan, host = planned.step, planned.plan, work.wanted.host.name
+    if plan.status == "unknown":
+        plan = work.ask_again(planned)
+    began = time.monotonic()
+    if plan.status == "unchanged":
+        record = StepRecord(step.name, "unchanged", 0.0, plan.evidence, reason=plan.reason)
+        return _ended(work, record)
+    work.listen(StepStarted(host, step.name, plan))
+    context = work.context(step.name)
+    if plan.status in ("unknown", "blocked"):
+        error: DeployError = step.fail(context, "cannot be done", plan.reason)
+        status: StepStatus = "unknown" if plan.status == "unknown" else "failed"
+        return _ended(work, StepRecord(step.name, status, 0.0, plan.evidence, error=error))
+    try:
+        if plan.status == "change":
+            step.apply(context, plan)
+        evidence = step.prove(context)
+    except StepError as raised:
+        error, evidence = raised, raised.evidence
+        status = "unknown" if isinstance(raised, Undecided) else "failed"
+    except ConnectionLost as raised:
+        error, evidence, status = raised, {}, "unknown"
+    except (RemoteError, Unanswered) as raised:
+        error = step.fail(context, "the host could not answer", str(raised))
+        evidence, status = {}, "failed"
+    else:
+        work.evidence[step.name] = evidence
+        changed = plan.status == "change" and step.phase != "gate"
+        return _ended(
+            work,
+            StepRecord(
+                step.name,
+                "changed" if changed else "passed",
+                time.monotonic() - began,
+                evidence,
+                plan.changes,
+                plan.reason,
+            ),
+        )
+    seconds = time.monotonic() - began
+    return _ended(work, StepRecord(step.name, status, seconds, evidence, plan.changes, error=error))
+
+
+def _ended(work: Work, record: StepRecord) -> StepRecord:
+    work.record.steps.append(record)
+    if record.evidence:
+        work.evidence.setdefault(record.step, record.evidence)
+    work.listen(StepEnded(work.wanted.host.name, record))
+    return record

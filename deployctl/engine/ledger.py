@@ -1,0 +1,81 @@
+"""What a run writes into the host's ledger and into a release's manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl import __version__
+from deployctl.config.profile import Profile
+from deployctl.engine.lock import holder
+from deployctl.engine.record import HostRecord, RunRecord
+from deployctl.steps.interface import Deployment
+
+
+def profile_digest(profile: Profile) -> str:
+    """The SHA-256 of the resolved profile, by which two runs see that they want the same."""
+    text = json.dumps(profile.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def begun(run: RunRecord, host: HostRecord, current: str | None) -> dict[str, Any]:
+    """The entry that opens a run; without an `end` after it the controller died in between."""
+    return {
+        "kind": "begin",
+        **holder(run.run),
+        "playbook": run.playbook,
+        "release": host.release,
+        "current": current,
+    }
+
+
+def phase(run: RunRecord, host: HostRecord, name: str) -> dict[str, Any]:
+    """The entry that says which part of the run begins: staging, switching, restoring."""
+    return {"kind": "phase", "run": run.run, "release": host.release, "phase": name}
+
+
+def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
+    """The entry that closes a run, with its figures."""
+    return {
+        "kind": "end",
+        "run": run.run,
+        "playbook": run.playbook,
+        "release": host.release,
+        "outcome": outcome,
+        "changed": [s.step for s in host.steps if s.status == "changed"],
+        "failed": [s.step for s in host.steps if s.status == "failed"],
+        "error": host.error.what if host.error else None,
+        "without_service": host.without_service,
+        "figures": figures(host),
+    }
+
+
+def figures(host: HostRecord) -> dict[str, Any]:
+    """The numbers by which runs are compared."""
+    found = next((s.evidence for s in host.steps if s.step == "acceptance"), {})
+    names = ("mean_acceptance_length", "acceptance_rate", "drafts", "interval", "verdict")
+    return {name: found[name] for name in names if name in found}
+
+
+def manifest(
+    wanted: Deployment, host: HostRecord, identity: Mapping[str, Any], evidence: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a release is made of and what proved it.
+
+    The resolved profile lies in it whole (it names secrets and never holds one), so that the
+    release can be brought back as it was wanted then.
+    """
+    profile = wanted.profile
+    return {
+        "schema": "deployctl.manifest/1",
+        "release": host.release,
+        "profile": profile.name,
+        "profile_digest": profile_digest(profile),
+        "deployctl": __version__,
+        "wanted": profile.model_dump(mode="json", by_alias=True),
+        "skip": sorted(wanted.skip),
+        "identity": dict(identity),
+        "evidence": dict(evidence),
+    }

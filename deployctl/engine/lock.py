@@ -1,0 +1,50 @@
+"""One run at a time for a profile on a host: a kernel lock that the host's agent holds."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.errors import LockHeld, RemoteError
+from deployctl.hosts.session import Call
+
+
+def holder(run: str) -> dict[str, Any]:
+    """Who takes the lock, as another run will name us."""
+    return {
+        "run": run,
+        "user": _user(),
+        "from": socket.gethostname(),
+        "pid": os.getpid(),
+    }
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def take(profile: str, run: str, wait: float = 0.0) -> Call:
+    """The request that takes the lock; it travels with the questions."""
+    return Call("releases.lock", {"profile": profile, "holder": holder(run), "wait": wait})
+
+
+def describe(named: Mapping[str, Any]) -> str:
+    """A holder in words."""
+    who = f"{named.get('user', 'someone')} from {named.get('from', 'an unknown machine')}"
+    return f"run {named.get('run', 'unknown')} by {who}, pid {named.get('pid', 'unknown')}"
+
+
+def held(host: str, error: RemoteError) -> LockHeld:
+    """The outcome of a run that found the lock taken."""
+    named = error.detail if isinstance(error.detail, Mapping) else {}
+    return LockHeld(
+        f"{host}: another run is at work, this one is skipped",
+        f"the lock is held by {describe(named)}",
+        "wait for it to end, or give --lock-wait 10m",
+    )

@@ -1,0 +1,65 @@
+"""The record of a run, filled while it goes: what the report is rendered from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from deployctl.errors import DeployError
+from deployctl.steps.interface import Change, Evidence
+
+StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
+Outcome = Literal[
+    "deployed",
+    "unchanged",
+    "passed",
+    "rolled-back",
+    "failed",
+    "undecided",
+    "skipped",
+    "interrupted",
+]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """How one step ended on one host. `seconds` is wall time."""
+
+    step: str
+    status: StepStatus
+    seconds: float = 0.0
+    evidence: Evidence = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    reason: str = ""
+    error: DeployError | None = None
+
+
+@dataclass
+class HostRecord:
+    """One host's part of a run. `round_trips` counts requests to its agent."""
+
+    host: str
+    release: str | None = None
+    previous: str | None = None
+    changed: bool = False
+    restored: bool = False
+    steps: list[StepRecord] = field(default_factory=list)
+    error: DeployError | None = None
+    round_trips: int = 0
+    without_service: float | None = None
+    """Seconds in which nothing served, where the run replaced a serving release."""
+
+
+@dataclass
+class RunRecord:
+    """One run: what was asked, and how it ended on every host."""
+
+    run: str
+    profile: str
+    playbook: str
+    started: datetime
+    hosts: list[HostRecord] = field(default_factory=list)
+    seconds: float = 0.0
+    outcome: Outcome = "failed"
+    exit_code: int = 1
