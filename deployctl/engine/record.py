@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from deployctl.errors import DeployError
+from deployctl.errors import DeployError, LockHeld, Undecided
 from deployctl.steps.interface import Change, Evidence
 
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
@@ -63,3 +63,21 @@ class RunRecord:
     seconds: float = 0.0
     outcome: Outcome = "failed"
     exit_code: int = 1
+
+
+def outcome(record: RunRecord) -> tuple[Outcome, int]:
+    """A run's outcome and exit code: the first host that failed decides."""
+    for host in record.hosts:
+        if host.error is not None:
+            if host.restored:
+                return "rolled-back", 10
+            if isinstance(host.error, LockHeld):
+                return "skipped", host.error.exit_code
+            if isinstance(host.error, Undecided):
+                return "undecided", host.error.exit_code
+            return "failed", host.error.exit_code
+    if any(host.changed for host in record.hosts):
+        return "deployed", 0
+    if any(step.status == "passed" for host in record.hosts for step in host.steps):
+        return "passed", 0
+    return "unchanged", 0

@@ -1,40 +1,21 @@
-"""A run: every host in turn, under its lock, from the questions to the last gate."""
+"""A run: every host of a profile in turn, and the outcome of it all."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine import events, ledger, lock, switch
-from deployctl.engine.connect import Connected, connect
-from deployctl.engine.execute import Work, run_step
+from deployctl.engine import events
+from deployctl.engine.connect import connect
+from deployctl.engine.host_run import HostRun, Options
 from deployctl.engine.plan import HostPlan, ask, make, questions, select
-from deployctl.engine.record import HostRecord, Outcome, RunRecord, StepRecord
+from deployctl.engine.record import HostRecord, RunRecord, outcome
 from deployctl.engine.steps import STEPS
-from deployctl.errors import DeployError, HostError, LockHeld, RemoteError, Undecided
-from deployctl.hosts.session import Call
-from deployctl.steps.identity import ReleasePaths
-from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
-from deployctl.steps.release import release_identity, release_paths
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line adds to a profile and a playbook. `lock_wait` is in seconds."""
-
-    skip: frozenset[str] = frozenset()
-    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    check_gates: bool = False
-    lock_wait: float = 0.0
-    keep_failed: bool = False
-    """Leave a release that failed its gate serving instead of going back."""
+from deployctl.errors import DeployError
+from deployctl.steps.interface import Answers, Deployment, Step
 
 
 def new_run() -> str:
@@ -67,13 +48,13 @@ def run(
     """Do what the playbook says on every host of the profile; failures are in the record."""
     record = RunRecord(new_run(), profile.name, playbook.name, datetime.now(UTC))
     began = time.monotonic()
-    hosts = tuple(host.name for host in profile.hosts)
-    listen(events.RunStarted(record.run, profile.name, playbook.name, hosts))
+    names = tuple(host.name for host in profile.hosts)
+    listen(events.RunStarted(record.run, profile.name, playbook.name, names))
     for wanted in deployments(profile, playbook, options):
         host = HostRecord(wanted.host.name)
         record.hosts.append(host)
         try:
-            _Host(record, host, wanted, steps_of(playbook), options, listen).run()
+            HostRun(record, host, wanted, steps_of(playbook), options, listen).run()
         except DeployError as error:
             host.error = error
         except KeyboardInterrupt:
@@ -88,201 +69,14 @@ def run(
     return record
 
 
-def outcome(record: RunRecord) -> tuple[Outcome, int]:
-    """A run's outcome and exit code: the first host that failed decides."""
-    for host in record.hosts:
-        if host.error is not None:
-            if host.restored:
-                return "rolled-back", 10
-            if isinstance(host.error, LockHeld):
-                return "skipped", host.error.exit_code
-            if isinstance(host.error, Undecided):
-                return "undecided", host.error.exit_code
-            return "failed", host.error.exit_code
-    if any(host.changed for host in record.hosts):
-        return "deployed", 0
-    if any(step.status == "passed" for host in record.hosts for step in host.steps):
-        return "passed", 0
-    return "unchanged", 0
-
-
 def survey(
-    profile: Profile,
-    playbook: Playbook,
-    options: Options,
+    profile: Profile, playbook: Playbook, options: Options
 ) -> list[tuple[HostPlan, Answers]]:
     """Plan without doing: one round trip a host, no lock, nothing touched."""
     plans = []
+    steps = steps_of(playbook)
     for wanted in deployments(profile, playbook, options):
-        steps = steps_of(playbook)
         with connect(wanted.host) as connected:
             answers, _ = ask(connected, questions(steps, wanted))
         plans.append((make(steps, wanted, answers), answers))
     return plans
-
-
-@dataclass
-class _Host:
-    """One host's part of a run."""
-
-    run_record: RunRecord
-    record: HostRecord
-    wanted: Deployment
-    steps: Sequence[Step]
-    options: Options
-    listen: events.Listener
-
-    def run(self) -> None:
-        began = time.monotonic()
-        with connect(self.wanted.host) as connected:
-            try:
-                answers = self._ask(connected)
-                seconds = time.monotonic() - began
-                self.listen(events.HostStarted(self.record.host, seconds))
-                self._carry_out(connected, answers)
-            finally:
-                self.record.round_trips = connected.round_trips
-
-    def _ask(self, connected: Connected) -> Answers:
-        asked = questions(self.steps, self.wanted)
-        name, run = self.wanted.profile.name, self.run_record.run
-        answers, (taken,) = ask(connected, asked, [lock.take(name, run)])
-        if not isinstance(taken, RemoteError):
-            return answers
-        if taken.kind != "locked":
-            raise taken
-        if not self.options.lock_wait:
-            raise lock.held(self.record.host, taken)
-        self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
-        # What was answered before the other run ended is stale by the time we hold the lock.
-        (taken,) = connected.session.ask([lock.take(name, run, self.options.lock_wait)])
-        if isinstance(taken, RemoteError):
-            raise lock.held(self.record.host, taken)
-        return ask(connected, asked)[0]
-
-    def _carry_out(self, connected: Connected, answers: Answers) -> None:
-        plan = make(self.steps, self.wanted, answers)
-        self.record.release = plan.release
-        self.record.previous = plan.current
-        with ExitStack() as stack:
-            work = Work(
-                self.wanted,
-                connected,
-                answers,
-                self._release(plan, answers),
-                self.listen,
-                self.record,
-                stack,
-            )
-            self.record.release = work.release.release
-            if plan.idle:
-                for planned in plan.steps:
-                    run_step(work, planned)
-            else:
-                self._work(work, plan)
-        self._note_skipped()
-
-    def _release(self, plan: HostPlan, answers: Answers) -> ReleasePaths:
-        """The release at work: the wanted one, or, where nothing is deployed, the one that serves."""
-        if any(step.phase != "gate" for step in self.steps):
-            try:
-                return release_paths(self.wanted, answers)
-            except Unanswered as error:
-                failure = self.steps[0].failure
-                raise failure(
-                    self.record.host,
-                    self.steps[0].name,
-                    "what is wanted cannot be determined, nothing was touched",
-                    str(error.args[0]),
-                    "mend what the reason names and run again",
-                ) from error
-        releases = answers["releases"]
-        current = releases["current"]
-        if current is None:
-            raise HostError(
-                self.record.host,
-                f"nothing of profile {self.wanted.profile.name} is deployed here",
-                next=f"run: deployctl up --profile {self.wanted.profile.name}",
-            )
-        manifest = releases["releases"].get(current) or {}
-        key = manifest.get("identity", {}).get("environment", "unknown")
-        return ReleasePaths(self.wanted.profile.name, current, str(key))
-
-    def _work(self, work: Work, plan: HostPlan) -> None:
-        blocked = next((p for p in plan.steps if p.plan.status == "blocked"), None)
-        if blocked is not None:
-            step = run_step(work, blocked)
-            raise step.error or AssertionError("a blocked step has an error")
-        session, name = work.connected.session, self.wanted.profile.name
-        session.ask(
-            [
-                _record(name, ledger.begun(self.run_record, self.record, plan.current)),
-                *self._preparation(work, plan),
-            ]
-        )
-        try:
-            failed = switch.carry_out(self.run_record, work, plan)
-            if failed is not None:
-                self.record.error = failed
-                if switch.may_restore(work, plan, failed) and not self.options.keep_failed:
-                    switch.restore(self.run_record, work, plan)
-            else:
-                self._complete(work, plan)
-        finally:
-            closing = outcome(RunRecord("", "", "", self.run_record.started, [self.record]))[0]
-            session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
-
-    def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
-        if not any(p.step.phase == "stage" for p in plan.steps):
-            return []
-        return [
-            Call(
-                "releases.prepare",
-                {
-                    "profile": self.wanted.profile.name,
-                    "release": work.release.release,
-                    "environment": work.release.environment_key,
-                },
-            )
-        ]
-
-    def _complete(self, work: Work, plan: HostPlan) -> None:
-        """Seal the release with its evidence and, where it was launched, make it current."""
-        record = self.record
-        record.changed = any(step.status == "changed" for step in record.steps)
-        known = (work.answers.get("releases") or {}).get("releases", {})
-        before = (known.get(work.release.release) or {}).get("evidence", {})
-        staged = any(p.step.phase != "gate" for p in plan.steps)
-        identity = (
-            release_identity(self.wanted, work.answers)
-            if staged
-            else (known.get(work.release.release) or {}).get("identity", {})
-        )
-        evidence = {**before, **work.evidence}
-        sealed = ledger.manifest(self.wanted, record, identity, evidence)
-        requests = [
-            Call(
-                "releases.seal",
-                {
-                    "profile": self.wanted.profile.name,
-                    "release": work.release.release,
-                    "manifest": sealed,
-                },
-            )
-        ]
-        if any(p.step.name == "launch" for p in plan.steps):
-            requests.append(switch.point(self.wanted.profile.name, work.release.release))
-        for answer in work.connected.session.ask(requests):
-            if isinstance(answer, RemoteError):
-                raise answer
-
-    def _note_skipped(self) -> None:
-        done = {step.step for step in self.record.steps}
-        for step in self.steps:
-            if step.name not in done:
-                why = "left out" if step.name in self.wanted.skip else "not reached"
-                self.record.steps.append(StepRecord(step.name, "skipped", reason=why))
-
-
-def _record(profile: str, entry: Mapping[str, Any]) -> Any:
-    return Call("releases.record", {"profile": profile, "entry": dict(entry)})

@@ -1,0 +1,99 @@
+"""The report as one JSON document: what was asked, measured and decided.
+
+Schema `deployctl.report/1`. Readers may rely on every key; later versions add, never rename.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployctl.engine.plan import HostPlan
+from deployctl.engine.record import HostRecord, RunRecord, StepRecord
+from deployctl.errors import DeployError
+from deployctl.steps.interface import Change
+
+SCHEMA = "deployctl.report/1"
+PLAN_SCHEMA = "deployctl.plan/1"
+
+
+def report(record: RunRecord) -> dict[str, Any]:
+    """The document of a run. Times are UTC, durations seconds."""
+    return {
+        "schema": SCHEMA,
+        "run": record.run,
+        "profile": record.profile,
+        "playbook": record.playbook,
+        "outcome": record.outcome,
+        "exit_code": record.exit_code,
+        "started": f"{record.started:%Y-%m-%dT%H:%M:%SZ}",
+        "seconds": round(record.seconds, 3),
+        "hosts": [_host(host) for host in record.hosts],
+    }
+
+
+def _host(host: HostRecord) -> dict[str, Any]:
+    return {
+        "host": host.host,
+        "release": host.release,
+        "previous": host.previous,
+        "changed": host.changed,
+        "restored": host.restored,
+        "round_trips": host.round_trips,
+        "without_service": host.without_service and round(host.without_service, 3),
+        "error": _error(host.error),
+        "steps": [_step(step) for step in host.steps],
+    }
+
+
+def _step(step: StepRecord) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "step": step.step,
+        "status": step.status,
+        "seconds": round(step.seconds, 3),
+        "evidence": step.evidence,
+    }
+    if step.reason:
+        document["reason"] = step.reason
+    if step.changes:
+        document["changes"] = [_change(change) for change in step.changes]
+    if step.error is not None:
+        document["error"] = _error(step.error)
+    return document
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {"what": change.what, "old": change.old, "new": change.new, "why": change.why}
+
+
+def _error(error: DeployError | None) -> dict[str, str] | None:
+    if error is None:
+        return None
+    return {"what": error.what, "why": error.why, "next": error.next}
+
+
+def plan(profile: str, playbook: str, plans: list[HostPlan]) -> dict[str, Any]:
+    """The document of `deployctl plan`."""
+    return {
+        "schema": PLAN_SCHEMA,
+        "profile": profile,
+        "playbook": playbook,
+        "changes": any(p.changes for p in plans),
+        "hosts": [
+            {
+                "host": host.host,
+                "release": host.release,
+                "current": host.current,
+                "steps": [
+                    {
+                        "step": p.step.name,
+                        "status": p.plan.status,
+                        "reason": p.plan.reason,
+                        "changes": [_change(change) for change in p.plan.changes],
+                        "evidence": p.plan.evidence,
+                    }
+                    for p in host.steps
+                ],
+            }
+            for host in plans
+        ],
+    }

@@ -1,0 +1,48 @@
+"""Where reports are kept: one JSON file a run, in the user's state directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_state_path
+
+from deployctl.errors import UsageError
+
+
+def directory() -> Path:
+    """The directory of all reports (XDG_STATE_HOME)."""
+    return user_state_path("deployctl") / "reports"
+
+
+def save(document: Mapping[str, Any]) -> Path:
+    """Keep a report; the file appears whole or not at all."""
+    folder = directory()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{document['run']}.json"
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(document, indent=2, default=str) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def runs() -> list[str]:
+    """The ids of the kept runs, oldest first."""
+    return sorted(path.stem for path in directory().glob("*.json"))
+
+
+def load(run: str | None = None) -> dict[str, Any]:
+    """One run's report, or the newest; raises UsageError where there is none."""
+    known = runs()
+    name = run or (known[-1] if known else None)
+    if name is None or name not in known:
+        raise UsageError(
+            f"no report of run {run}" if run else "no reports yet",
+            f"looked in {directory()}",
+            "run deployctl up first, or name one of the runs there",
+        )
+    document: dict[str, Any] = json.loads((directory() / f"{name}.json").read_text("utf-8"))
+    return document
