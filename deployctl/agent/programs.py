@@ -1,0 +1,60 @@
+"""Short programs that are asked something: a time limit that holds even where a kill does not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from typing import BinaryIO, Dict, NamedTuple, Optional, Sequence
+
+from .interface import Call
+
+
+class Answer(NamedTuple):
+    """What a program said. `status` is None where it did not end in time; `stdout` and `stderr`
+    are what was said until then."""
+
+    status: Optional[int]
+    stdout: str
+    stderr: str
+
+
+def find(call: Call, name: str) -> Optional[str]:
+    """The program's path, looked up on the full PATH (cron's has no /usr/sbin)."""
+    return shutil.which(name, path=call.environment()["PATH"])
+
+
+def ask(
+    call: Call, argv: Sequence[str], timeout: float, env: Optional[Dict[str, str]] = None
+) -> Answer:
+    """Run a program to its end, `timeout` seconds at most.
+
+    Output goes to files: a program that hangs in the kernel survives SIGKILL and would keep a pipe
+    open. Such a one is left behind, and its answer is None all the same.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=call.environment(env),
+            start_new_session=True,
+        )
+        try:
+            status: Optional[int] = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            status = None
+            os.killpg(child.pid, signal.SIGKILL)
+            try:
+                child.wait(1.0)
+            except subprocess.TimeoutExpired:
+                pass
+        return Answer(status, _text(out), _text(err))
+
+
+def _text(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read(1 << 20).decode("utf-8", "replace")
