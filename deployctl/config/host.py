@@ -48,8 +48,8 @@ class HostSettings(Settings):
     local: bool = False
     ssh: SshSettings | None = None
     container: ContainerSettings | None = None
-    node: str | HostSettings | None = None
-    """The Proxmox host under a container: a host's name, or the settings themselves."""
+    node: HostSettings | None = None
+    """The Proxmox host under a container; in a file also the name of a host file."""
     root: str = ""
     """Directory of everything deployctl keeps there; default /var/lib/deployctl for root."""
     python: str = "python3"

@@ -1,0 +1,161 @@
+"""pydantic's complaints, told with file, line, column, key path and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from deployctl.config.document import Value
+from deployctl.config.origins import Origin
+from deployctl.config.problems import Problem, dotted
+from deployctl.config.shape import below, choices, entry, fields, item, section
+from deployctl.config.suggest import nearest
+
+Path = tuple[str | int, ...]
+
+
+def problems(error: ValidationError, tree: Value, schema: Any) -> list[Problem]:
+    """Every complaint as a problem; those of a union's members about one place become one."""
+    found: list[Problem] = []
+    suggested: set[Path] = set()
+    seen: set[Path] = set()
+    details = error.errors(include_url=False)
+    for detail in sorted(details, key=lambda d: d["type"] == "missing"):
+        path = place(detail["loc"], schema)
+        if detail["type"] == "extra_forbidden":
+            message, stands_for = _unknown(path, schema)
+            suggested.update(stands_for)
+            found.append(Problem(_written(tree, path), dotted(path), message))
+        elif detail["type"] == "missing":
+            if path not in suggested:
+                found.append(
+                    Problem(_written(tree, path[:-1]), dotted(path), "required, and not given")
+                )
+        elif path not in seen:
+            found.append(Problem(_value(tree, path), dotted(path), _message(detail, path, schema)))
+        seen.add(path)
+    return found
+
+
+def place(loc: Sequence[str | int], schema: Any) -> Path:
+    """A complaint's location as a key path: names of a union's members are left out."""
+    path: list[str | int] = []
+    for token in loc:
+        if isinstance(token, int) and item(schema) is not None:
+            schema = item(schema)
+        elif isinstance(token, str) and token in fields(schema):
+            schema = fields(schema)[token]
+        elif isinstance(token, str) and entry(schema) is not None and not _is_tag(token, schema):
+            schema = entry(schema)
+        elif isinstance(token, str) and _is_tag(token, schema):
+            continue
+        else:
+            schema = None
+        path.append(token)
+    return tuple(path)
+
+
+def _is_tag(token: str, schema: Any) -> bool:
+    """Whether a location's part is the name of a union's member, not a key."""
+    members = choices(schema)
+    if len(members) < 2:
+        return False
+    names = {getattr(member, "__name__", "") for member in members}
+    return token in names or token.startswith(("list[", "dict[", "literal[", "function-"))
+
+
+def _unknown(path: Path, schema: Any) -> tuple[str, set[Path]]:
+    """What to say about an unknown key, and the paths that it most probably stands for."""
+    *above, name = path
+    inner = schema
+    for token in above:
+        inner = below(inner, token)
+    known = fields(inner)
+    near = nearest(str(name), known)
+    if near is not None:
+        return f"unknown key; did you mean {near}?", {(*above, near)}
+    elsewhere = [found for found in _paths(schema) if found[-1] == name]
+    if elsewhere:
+        return f"unknown key here; did you mean {dotted(elsewhere[0])}?", set()
+    return f"unknown key; known here: {', '.join(known)}", set()
+
+
+def _paths(schema: Any, above: Path = ()) -> Iterator[Path]:
+    """Every key path of the schema that leads through sections alone."""
+    for name, inner in fields(schema).items():
+        yield (*above, name)
+        if section(inner) is not None and len(above) < 3:
+            yield from _paths(inner, (*above, name))
+
+
+def _message(detail: ErrorDetails, path: Path, schema: Any) -> str:
+    kind = detail["type"]
+    if kind == "value_error":
+        return detail["msg"].removeprefix("Value error, ")
+    if kind.endswith(("_type", "_parsing", "from_float")) or kind == "int_from_float":
+        inner = schema
+        for token in path:
+            inner = below(inner, token)
+        return f"needs {_needs(inner)}, not {_shown(detail['input'])}"
+    text = detail["msg"].removeprefix("Input should be ")
+    if text != detail["msg"]:
+        return f"should be {text}, not {_shown(detail['input'])}"
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def _needs(schema: Any) -> str:
+    words = []
+    for choice in choices(schema):
+        if section(choice) is not None:
+            words.append("a mapping with " + ", ".join(list(fields(choice))[:6]))
+        elif item(choice) is not None:
+            words.append("a list")
+        elif entry(choice) is not None:
+            words.append("a mapping")
+        elif choice in _WORDS:
+            words.append(_WORDS[choice])
+        else:
+            words.append("one of the words it knows")
+    shown = [word for word in words if word != "null"] or words
+    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null (leave the key out for its default)"
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return f"the text {value!r}" if isinstance(value, str) else str(value)
+
+
+def _value(tree: Value, path: Path) -> Origin:
+    return _deepest(tree, path).origin
+
+
+def _written(tree: Value, path: Path) -> Origin:
+    """Where a key is written; for the root, where the document begins."""
+    value = _deepest(tree, path)
+    return value.key or value.origin
+
+
+def _deepest(tree: Value, path: Path) -> Value:
+    for token in path:
+        child = tree.child(token)
+        if child is None:
+            break
+        tree = child
+    return tree

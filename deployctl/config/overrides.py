@@ -1,0 +1,145 @@
+"""Values set from outside a profile: `--set serve.port=30001` and `DEPLOYCTL_SERVE__PORT=30001`.
+
+A path's parts are keys and list indices (`hosts.0.root`). Below a mapping with free keys, such as
+`drafter.config`, what remains of the path is one key: `drafter.config.dflash_config.mask_token_id`.
+In a variable's name two underscores stand between parts, and case and the difference between dash
+and underscore do not count. A variable without two underscores is an override only when it names
+a key at the top of a profile (`DEPLOYCTL_PLAYBOOK`). Values are YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployctl.config.document import Value, parse_scalar
+from deployctl.config.origins import COMMAND_LINE, Origin, environment
+from deployctl.config.problems import Problem, dotted
+from deployctl.config.shape import below, entry, fields, item, section
+from deployctl.config.suggest import did_you_mean, folded
+from deployctl.errors import ConfigError, UsageError
+
+PREFIX = "DEPLOYCTL_"
+
+
+@dataclass(frozen=True)
+class Override:
+    """One value for one path; `folded` paths are matched without case and dashes."""
+
+    tokens: tuple[str, ...]
+    value: Value
+    origin: Origin
+    folded: bool = False
+
+
+class UnknownPath(Exception):
+    """An override's path leads nowhere; the message says where it ends and what is near."""
+
+
+def from_environment(environ: Mapping[str, str], schema: Any) -> list[Override]:
+    """The overrides among the environment's variables."""
+    found = []
+    for name in sorted(environ):
+        if not name.startswith(PREFIX):
+            continue
+        tokens = tuple(name.removeprefix(PREFIX).split("__"))
+        if len(tokens) > 1 or tokens[0].lower() in fields(schema):
+            origin = environment(name)
+            found.append(Override(tokens, parse_scalar(environ[name], origin), origin, True))
+    return found
+
+
+def from_command_line(sets: Sequence[str]) -> list[Override]:
+    """The overrides of `--set PATH=VALUE`; raises `UsageError` for one that is malformed."""
+    found = []
+    for text in sets:
+        path, separator, value = text.partition("=")
+        tokens = tuple(path.strip().split("."))
+        if not separator or not all(tokens):
+            raise UsageError(
+                f"--set {text}: not PATH=VALUE", "", "Write it as --set serve.port=30001"
+            )
+        try:
+            parsed = parse_scalar(value, COMMAND_LINE)
+        except ConfigError as error:
+            raise UsageError(f"--set {text}: the value is not YAML", error.why) from None
+        found.append(Override(tokens, parsed, COMMAND_LINE))
+    return found
+
+
+def apply(tree: Value, override: Override, schema: Any) -> Value:
+    """The tree with one override in it; raises `UnknownPath`."""
+    return _place(tree, override, 0, schema)
+
+
+def problem(override: Override, error: UnknownPath) -> Problem:
+    """An override that leads nowhere, as a problem of its origin."""
+    return Problem(override.origin, dotted(override.tokens), str(error))
+
+
+def _place(tree: Value | None, override: Override, depth: int, schema: Any) -> Value:
+    tokens = override.tokens[depth:]
+    if not tokens:
+        return replace(override.value, key=override.origin)
+    if item(schema) is not None and (tokens[0].isdigit() or section(schema) is None):
+        return _in_list(tree, override, depth, schema)
+    if section(schema) is None and entry(schema) is None:
+        where = dotted(override.tokens[:depth])
+        raise UnknownPath(f"{where} is a plain value, nothing lies below it")
+    name, used = _key(tree, override, depth, schema)
+    inner = below(schema, name)
+    base = tree if tree is not None and isinstance(tree.content, dict) else None
+    if base is None:
+        base = Value({}, override.origin, override.origin)
+    child = _place(base.child(name), override, depth + used, inner)
+    return base.with_entry(name, child)
+
+
+def _key(tree: Value | None, override: Override, depth: int, schema: Any) -> tuple[str, int]:
+    """The key that the next tokens name, and how many of them it takes."""
+    tokens = override.tokens[depth:]
+    known = list(fields(schema))
+    if known:
+        name = _match(tokens[0], known, override.folded)
+        if name is None:
+            raise UnknownPath(_unknown(override, depth, known))
+        return name, 1
+    used = 1 if section(entry(schema)) else len(tokens)
+    written = dotted(tokens[:used])
+    present = list(tree.entries) if tree is not None else []
+    return _match(written, present, override.folded) or _new_key(written, override), used
+
+
+def _new_key(written: str, override: Override) -> str:
+    # Names of environment variables keep their case; every other free key is lower case.
+    if not override.folded or "env" in map(str.lower, override.tokens[:-1]):
+        return written
+    return written if "SECRETS" in override.tokens else written.lower()
+
+
+def _match(token: str, known: Sequence[str], is_folded: bool) -> str | None:
+    if token in known or not is_folded:
+        return token if token in known else None
+    return next((name for name in known if folded(name) == folded(token)), None)
+
+
+def _unknown(override: Override, depth: int, known: Sequence[str]) -> str:
+    token = override.tokens[depth].lower() if override.folded else override.tokens[depth]
+    where = dotted(override.tokens[:depth]) or "a profile"
+    suggestion = did_you_mean(token, known)
+    listed = "" if suggestion else f"; it has {', '.join(known)}"
+    return f"{where} has no key {token}{suggestion}{listed}"
+
+
+def _in_list(tree: Value | None, override: Override, depth: int, schema: Any) -> Value:
+    token = override.tokens[depth]
+    items = list(tree.items) if tree is not None else []
+    if not token.isdigit() or int(token) >= len(items):
+        where = dotted(override.tokens[:depth])
+        has = f"items 0 to {len(items) - 1}" if items else "no items"
+        raise UnknownPath(f"{where} is a list with {has}; {token} is not one of them")
+    index = int(token)
+    items[index] = _place(items[index], override, depth + 1, item(schema))
+    base = tree if tree is not None else Value((), override.origin)
+    return replace(base, content=tuple(items))
