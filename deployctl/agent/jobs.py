@@ -1,3 +1,237 @@
-from __future__ import annotations
+"""Long commands that outlive the connection: started once, followed by anyone, ended as a whole.
 
-OPERATIONS = ()
+States: none, running, done, failed, stalled, stopped, and lost, for a job whose supervisor is gone
+without an outcome (killed, or the machine was started again).
+"""
+
+import codecs
+import json
+import os
+import re
+import subprocess
+import threading
+import uuid
+from typing import Any, Dict, List, Optional
+
+from .interface import AgentError, Call
+from .jobfiles import JobFiles, members
+from .processes import stop as stop_processes
+from .supervisor import GRACE, agent_program
+
+JOBS = "@/jobs"
+PIECE = 65536
+POLL = 0.1
+_COUNTER = re.compile(r"^\s*\[(\d+)/(\d+)\]", re.MULTILINE)
+
+
+def start(
+    call: Call,
+    id: str,
+    steps: List[Dict[str, Any]],
+    stall: float = 900.0,
+    limit: Optional[float] = None,
+    label: Optional[Dict[str, Any]] = None,
+) -> Dict[str, Any]:
+    """Start a job, or attach to the one of this id that runs (`started` is then false).
+
+    A step is ``{"phase", "argv", "env", "secrets", "cwd", "optional", "when"}``; `when` is
+    ``{"glob", "present"}``. Paths that begin with `@/` lie under the root, in argv, env, cwd and
+    globs; an argument ``{"glob": …}`` becomes the one file that matches; `@agent` as the first
+    argument is this agent. `label` is kept and handed back by `state`. Seconds.
+    """
+    files = JobFiles.of(call.path(JOBS), id)
+    os.makedirs(files.directory, mode=0o700, exist_ok=True)
+    starting = files.take("start.lock")
+    try:
+        started = not files.alive()
+        if started:
+            _end_remains(files)
+            files.forget()
+            token = uuid.uuid4().hex
+            ready = [_prepared(call, step) for step in steps]
+            files.describe(
+                {
+                    "token": token,
+                    "label": label or {},
+                    "stall": stall,
+                    "limit": limit,
+                    "steps": [_public(step) for step in ready],
+                }
+            )
+            _launch(files, {"token": token, "stall": stall, "limit": limit, "steps": ready})
+    finally:
+        os.close(starting)
+    return dict(state(call, id), started=started)
+
+
+def state(call: Call, id: str) -> Dict[str, Any]:
+    """How a job stands: ``{"id", "state", "phase", "rc", "why", "seconds", "steps", "label",
+    "log", "log_size", "members"}``."""
+    files = JobFiles.of(call.path(JOBS), id)
+    # The lock is looked at first: an outcome that is written in between is then still found.
+    alive = files.alive()
+    recorded = files.recorded()
+    answer: Dict[str, Any] = {"id": id, "state": "none", "log": files.log, "log_size": 0}
+    if recorded is None:
+        return answer
+    job = files.description() or {}
+    outcome = recorded.get("outcome")
+    answer.update(
+        state=outcome or ("running" if alive else "lost"),
+        phase=recorded["phase"],
+        rc=recorded.get("rc"),
+        why=recorded.get("why", ""),
+        pid=recorded["pid"],
+        start=recorded["start"],
+        started_at=recorded["started"],
+        steps=recorded["steps"],
+        label=job.get("label", {}),
+        members=[stat.pid for stat in members(recorded)],
+    )
+    try:
+        answer["log_size"] = os.path.getsize(files.log)
+        beat = os.path.getmtime(files.heartbeat)
+    except FileNotFoundError:
+        beat = recorded["started"]
+    answer["seconds"] = round(recorded.get("ended", beat) - recorded["started"], 3)
+    return answer
+
+
+def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
+    """Emit the log from `offset` on as ``{"text", "offset"}``, each new ``{"phase"}`` and ninja's
+    counters as ``{"fraction", "detail"}`` until the job has ended; returns its final state."""
+    files = JobFiles.of(call.path(JOBS), id)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    phase = ""
+    while True:
+        now = state(call, id)
+        if now.get("phase", "") != phase:
+            phase = now["phase"]
+            call.emit({"phase": phase})
+        while True:
+            data = _piece(files.log, offset, PIECE)
+            if not data:
+                break
+            offset += len(data)
+            text = decoder.decode(data)
+            call.emit({"text": text, "offset": offset})
+            _emit_counter(call, text)
+        if now["state"] != "running" or call.cancelled.wait(POLL):
+            return now
+
+
+def log(call: Call, id: str, offset: int = 0, limit: int = PIECE) -> Dict[str, Any]:
+    """A part of the log; a negative `offset` counts from its end."""
+    files = JobFiles.of(call.path(JOBS), id)
+    size = os.path.getsize(files.log) if os.path.exists(files.log) else 0
+    begin = max(0, size + offset) if offset < 0 else offset
+    data = _piece(files.log, begin, limit)
+    text = data.decode("utf-8", "replace")
+    return {"text": text, "offset": begin + len(data), "size": size}
+
+
+def stop(call: Call, id: str, grace: float = GRACE) -> Dict[str, Any]:
+    """End a job and everything it started; returns its state. Nothing happens to one that has
+    ended, except that processes it left behind are ended too."""
+    files = JobFiles.of(call.path(JOBS), id)
+    recorded = files.recorded()
+    if recorded is not None:
+        if files.alive():
+            _ask_supervisor(recorded, grace)
+        ended = stop_processes(members(recorded), grace)
+        latest = files.recorded()
+        if latest is not None and "outcome" not in latest and ended.gone:
+            files.record(dict(latest, outcome="stopped", why="stopped on request", rc=None))
+    return state(call, id)
+
+
+def listing(call: Call) -> List[Dict[str, Any]]:
+    """Every job of this host and how it stands."""
+    directory = call.path(JOBS)
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    return [state(call, name) for name in names]
+
+
+def _ask_supervisor(recorded: Dict[str, Any], grace: float) -> None:
+    supervisor = [stat for stat in members(recorded) if stat.pid == recorded["pid"]]
+    # It ends its members first, with a grace of its own, and then says so on disk.
+    stop_processes(supervisor, 2 * GRACE + grace)
+
+
+def _end_remains(files: JobFiles) -> None:
+    recorded = files.recorded()
+    if recorded is None:
+        return
+    left = stop_processes(members(recorded), GRACE).left
+    if left:
+        raise AgentError("remains", f"processes of the last run do not end: {left}", left)
+
+
+def _launch(files: JobFiles, spec: Dict[str, Any]) -> None:
+    process = subprocess.Popen(
+        [*agent_program(), "supervise", files.directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        start_new_session=True,
+    )
+    assert process.stdin and process.stdout and process.stderr
+    with process.stdin as pipe:
+        pipe.write(json.dumps(spec).encode())
+    with process.stdout as pipe:
+        ready = pipe.readline() == b"ready\n"
+    why = b"" if ready else process.stderr.read()
+    process.stderr.close()
+    # Reaps it when it ends before the agent does.
+    threading.Thread(target=process.wait, daemon=True).start()
+    if not ready:
+        tail = why.decode("utf-8", "replace")[-2000:]
+        raise AgentError("not-started", "the job's supervisor did not start", tail)
+
+
+def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:
+    """A step with every path in place and its whole environment."""
+
+    def place(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {"glob": call.path(value["glob"])}
+        return call.path(value) if value == "@" or value.startswith("@/") else value
+
+    when = step.get("when")
+    wanted = {name: place(value) for name, value in (step.get("env") or {}).items()}
+    return {
+        "phase": step["phase"],
+        "argv": [place(argument) for argument in step["argv"]],
+        "env": call.environment(wanted),
+        "wanted": wanted,
+        "secrets": step.get("secrets") or {},
+        "cwd": place(step.get("cwd") or "@"),
+        "optional": bool(step.get("optional")),
+        "when": when and dict(when, glob=call.path(when["glob"])),
+    }
+
+
+def _public(step: Dict[str, Any]) -> Dict[str, Any]:
+    kept = {name: step[name] for name in ("phase", "argv", "cwd", "optional", "when")}
+    return dict(kept, env=step["wanted"], secrets=sorted(step["secrets"]))
+
+
+def _piece(path: str, offset: int, limit: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(limit)
+    except FileNotFoundError:
+        return b""
+
+
+def _emit_counter(call: Call, text: str) -> None:
+    counters = _COUNTER.findall(text)
+    if counters:
+        done, total = (int(number) for number in counters[-1])
+        if 0 < total >= done:
+            call.emit({"fraction": done / total, "detail": f"{done} of {total}"})
+
+
+OPERATIONS = (start, state, follow, log, stop, listing)

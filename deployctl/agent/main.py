@@ -30,6 +30,7 @@ FAMILIES = (
     "files",
     "gpu",
     "jobs",
+    "models",
     "modules",
     "network",
     "processes",
@@ -177,5 +178,13 @@ def main(argv: Sequence[str]) -> int:
         from .supervisor import supervise
 
         return supervise(argv[1])
-    print("usage: supervise DIRECTORY", file=sys.stderr)
+    if argv[:1] == ["chore"]:
+        from .chores import main as chore
+
+        return chore(argv[1:])
+    if argv[:1] == ["server"]:
+        from . import server
+
+        return server.supervise(argv[1])
+    print("usage: supervise DIRECTORY | chore NAME ARGUMENT… | server DIRECTORY", file=sys.stderr)
     return 2

@@ -64,6 +64,21 @@ def session_members(session: int) -> List[Stat]:
     return [s for s in everyone() if s.session == session and s.state not in "ZX"]
 
 
+def carrying(mark: str) -> List[Stat]:
+    """Living processes with this `NAME=value` in the environment that they were started with."""
+    wanted = mark.encode()
+    found = []
+    for stat in everyone():
+        try:
+            with open(f"/proc/{stat.pid}/environ", "rb") as file:
+                environ = file.read().split(b"\0")
+        except OSError:
+            continue
+        if wanted in environ and stat.state not in "ZX":
+            found.append(stat)
+    return found
+
+
 def started_at(start: int) -> float:
     """Unix time of a start given in ticks since boot; exact to about 10 ms."""
     with open("/proc/stat", encoding="ascii") as file:
@@ -118,18 +133,19 @@ def stop(targets: Iterable[Stat], grace: float, patience: float = 10.0) -> Stopp
             os.close(fd)
     all_pids = list(held)
     try:
-        waiting = _signal_and_wait(held, all_pids, signal.SIGTERM, grace)
+        waiting = signal_and_wait(held, all_pids, signal.SIGTERM, grace)
         killed = list(waiting)
-        left = _signal_and_wait(held, waiting, signal.SIGKILL, patience) if waiting else []
+        left = signal_and_wait(held, waiting, signal.SIGKILL, patience) if waiting else []
     finally:
         for fd in held.values():
             os.close(fd)
     return Stopped([p for p in all_pids if p not in left], killed, left)
 
 
-def _signal_and_wait(
+def signal_and_wait(
     held: Dict[int, int], pids: Sequence[int], number: signal.Signals, seconds: float
 ) -> List[int]:
+    """Signal processes through their pidfds; returns those that live on after `seconds`."""
     for pid in pids:
         try:
             signal.pidfd_send_signal(held[pid], number)

@@ -1,0 +1,134 @@
+"""What a job keeps on disk, read by the agent and written by its supervisor.
+
+::
+
+    job.json     what runs: token, label, steps (names of secrets, never their values), limits
+    state.json   who runs it: pid, start, session, boot id; phase; in the end outcome and status
+    log          everything the steps print, in order
+    lock         held by the supervisor for as long as it lives: the proof of life
+    start.lock   held while a job is being started
+    heartbeat    touched while the supervisor works
+"""
+
+import fcntl
+import json
+import os
+import re
+import tempfile
+from typing import Any, Dict, List, Optional
+
+from .interface import AgentError
+from .processes import Stat, carrying, session_members
+
+MARK = "DEPLOYCTL_JOB"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+
+
+def boot_id() -> str:
+    """Differs after every boot of the kernel."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def write_json(path: str, value: Any) -> None:
+    """Replace a file by a JSON value, in one step."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True))
+
+
+def write_text(path: str, text: str) -> None:
+    """Replace a file in one step, so that a reader sees the old or the new one, never a part."""
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """None where there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value: Dict[str, Any] = json.load(file)
+            return value
+    except FileNotFoundError:
+        return None
+
+
+class JobFiles:
+    """The directory of one job."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.log = os.path.join(directory, "log")
+        self.lock = os.path.join(directory, "lock")
+        self.heartbeat = os.path.join(directory, "heartbeat")
+        self._job = os.path.join(directory, "job.json")
+        self._state = os.path.join(directory, "state.json")
+
+    @classmethod
+    def of(cls, jobs: str, id: str) -> "JobFiles":
+        """The job `id` below the directory of all jobs; error `bad-id` for an id with a path."""
+        if not _ID.fullmatch(id):
+            raise AgentError("bad-id", f"not a job's name: {id!r}")
+        return cls(os.path.join(jobs, id))
+
+    def take(self, name: str) -> int:
+        """Hold one of the locks until the descriptor is closed; waits for it."""
+        handle = os.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        return handle
+
+    def alive(self) -> bool:
+        """Whether a supervisor holds the lock; the kernel drops it however the holder ends."""
+        try:
+            handle = os.open(self.lock, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+
+    def describe(self, job: Dict[str, Any]) -> None:
+        """Record what is about to run."""
+        write_json(self._job, job)
+
+    def description(self) -> Optional[Dict[str, Any]]:
+        return read_json(self._job)
+
+    def record(self, state: Dict[str, Any]) -> None:
+        """Record how far it is; the supervisor's own."""
+        write_json(self._state, state)
+
+    def recorded(self) -> Optional[Dict[str, Any]]:
+        return read_json(self._state)
+
+    def forget(self) -> None:
+        """Make room for a new run; the last run's log stays beside as `log.previous`."""
+        for path in (self._state, self._job):
+            if os.path.exists(path):
+                os.unlink(path)
+        if os.path.exists(self.log):
+            os.replace(self.log, self.log + ".previous")
+
+
+def members(state: Dict[str, Any]) -> List[Stat]:
+    """Living processes of a job, its supervisor included, by its session and by the mark in their
+    environment, so that a child with a session of its own is found too. A session number that was
+    given to strangers meanwhile does not count: no member of theirs carries the mark."""
+    if state.get("boot_id") != boot_id():
+        return []
+    marked = carrying(f"{MARK}={state['token']}")
+    session = session_members(state["session"])
+    found = {stat.pid: stat for stat in marked}
+    if any(stat.pid in found or stat.pid == state["pid"] for stat in session):
+        found.update((stat.pid, stat) for stat in session)
+    return list(found.values())
