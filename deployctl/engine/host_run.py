@@ -11,7 +11,7 @@ from typing import Any
 from deployctl.engine import events, ledger, lock, switch
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.execute import Work, run_step
-from deployctl.engine.plan import HostPlan, ask, make, questions
+from deployctl.engine.plan import HostPlan, ask, make, needs_release, questions
 from deployctl.engine.record import HostRecord, RunRecord, StepRecord, outcome
 from deployctl.errors import HostError, RemoteError
 from deployctl.hosts.session import Call
@@ -80,7 +80,7 @@ class HostRun:
                 self.wanted,
                 connected,
                 answers,
-                self._release(plan, answers),
+                self._release(answers),
                 self.listen,
                 self.record,
                 stack,
@@ -93,31 +93,34 @@ class HostRun:
                 self._work(work, plan)
         self._note_skipped()
 
-    def _release(self, plan: HostPlan, answers: Answers) -> ReleasePaths:
+    def _release(self, answers: Answers) -> ReleasePaths:
         """The release at work: the wanted one, or the serving one where nothing is deployed."""
-        if any(step.phase != "gate" for step in self.steps):
-            try:
-                return release_paths(self.wanted, answers)
-            except Unanswered as error:
-                failure = self.steps[0].failure
-                raise failure(
-                    self.record.host,
-                    self.steps[0].name,
-                    "what is wanted cannot be determined, nothing was touched",
-                    str(error.args[0]),
-                    "mend what the reason names and run again",
-                ) from error
-        releases = answers["releases"]
+        if not needs_release(self.steps):
+            return self._serving(answers)
+        try:
+            return release_paths(self.wanted, answers)
+        except Unanswered as error:
+            first = self.steps[0]
+            raise first.failure(
+                self.record.host,
+                first.name,
+                "what is wanted cannot be determined, nothing was touched",
+                str(error.args[0]),
+                "mend what the reason names and run again",
+            ) from error
+
+    def _serving(self, answers: Answers) -> ReleasePaths:
+        releases, name = answers["releases"], self.wanted.profile.name
         current = releases["current"]
-        if current is None:
+        if current is None and any(step.phase == "gate" for step in self.steps):
             raise HostError(
                 self.record.host,
-                f"nothing of profile {self.wanted.profile.name} is deployed here",
-                next=f"run: deployctl up --profile {self.wanted.profile.name}",
+                f"nothing of profile {name} is deployed here",
+                next=f"run: deployctl up --profile {name}",
             )
         manifest = releases["releases"].get(current) or {}
-        key = manifest.get("identity", {}).get("environment", "unknown")
-        return ReleasePaths(self.wanted.profile.name, current, str(key))
+        key = manifest.get("identity", {}).get("environment", "none")
+        return ReleasePaths(name, current or "none", str(key))
 
     def _work(self, work: Work, plan: HostPlan) -> None:
         blocked = next((p for p in plan.steps if p.plan.status == "blocked"), None)

@@ -19,7 +19,7 @@ from deployctl.steps.interface import (
     Unanswered,
     Unknown,
 )
-from deployctl.steps.release import release_paths
+from deployctl.steps.release import identity_questions, release_paths
 
 RELEASES = "releases"
 
@@ -61,12 +61,17 @@ def questions(steps: Sequence[Step], wanted: Deployment) -> dict[str, Question]:
     asked = {
         RELEASES: Question(RELEASES, "releases.state", {"profile": wanted.profile.name}),
     }
-    for step in steps:
-        for question in step.questions(wanted):
-            known = asked.setdefault(question.key, question)
-            if known != question:
-                raise AssertionError(f"two questions have the key {question.key}: {known}")
+    identity = identity_questions(wanted) if needs_release(steps) else []
+    for question in (*identity, *(q for step in steps for q in step.questions(wanted))):
+        known = asked.setdefault(question.key, question)
+        if known != question:
+            raise AssertionError(f"two questions have the key {question.key}: {known}")
     return asked
+
+
+def needs_release(steps: Sequence[Step]) -> bool:
+    """Whether any of the steps works on the wanted release."""
+    return any(step.needs_release for step in steps)
 
 
 def ask(

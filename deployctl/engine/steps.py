@@ -5,6 +5,7 @@ from __future__ import annotations
 from deployctl.steps.acceptance import AcceptanceStep
 from deployctl.steps.build import BuildStep
 from deployctl.steps.clean import CleanStep
+from deployctl.steps.down import DownStep
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.interface import Step
@@ -27,5 +28,6 @@ STEPS: dict[str, Step] = {
         ReadyStep(),
         SmokeStep(),
         AcceptanceStep(),
+        DownStep(),
     )
 }

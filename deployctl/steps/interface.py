@@ -151,6 +151,8 @@ class Step(ABC):
     name: ClassVar[str]
     phase: ClassVar[Phase]
     failure: ClassVar[type[StepError]]
+    needs_release: ClassVar[bool] = True
+    """Whether it works on the wanted release; a step that does not takes the serving one."""
     follows: ClassVar[tuple[str, ...]] = ()
     """Steps whose change makes this one run again, whatever it found for itself."""
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployctl.steps.build import environment_key
-from deployctl.steps.fetch import drafter_identity, model_identity
+from deployctl.steps.build import BuildStep, environment_key
+from deployctl.steps.fetch import FetchStep, drafter_identity, model_identity
 from deployctl.steps.identity import ReleasePaths, digest
-from deployctl.steps.interface import Answers, Deployment
+from deployctl.steps.interface import Answers, Deployment, Question
 
 # How long to wait and how to stop do not change what is served.
 NOT_SERVED = {"ready", "stop_grace"}
+
+
+def identity_questions(wanted: Deployment) -> list[Question]:
+    """What must be known to tell which release is wanted."""
+    return [*BuildStep().questions(wanted), *FetchStep().questions(wanted)]
 
 
 def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:

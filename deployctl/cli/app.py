@@ -1,0 +1,85 @@
+"""The command line: every command registered, every failure turned into lines and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from deployctl import __version__
+from deployctl.cli import deploy, inspect, profiles
+from deployctl.errors import DeployError
+
+app = typer.Typer(
+    name="deployctl",
+    help="Say what should be served; a GPU host serves it, provably, or keeps the last good release.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+deploy.register(app)
+inspect.register(app)
+app.add_typer(profiles.app, name="profile")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"deployctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def deployctl(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Exit codes: 0 done or nothing to do, 1 internal error, 2 usage, 3 profile invalid,
+    4 host unreachable, 5 skipped (another run), 6 build or verify failed, 7 not ready,
+    8 smoke failed, 9 acceptance failed, 10 failed and restored, 11 undecided, 130 interrupted."""
+
+
+def main() -> None:
+    """Entry of the console script."""
+    try:
+        code = app(standalone_mode=False)
+    except DeployError as error:
+        _tell(error)
+        code = error.exit_code
+    except click.exceptions.Abort:
+        code = 130
+    except KeyboardInterrupt:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BrokenPipeError:
+        code = 0
+    except Exception as error:
+        code = _internal(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell(error: DeployError) -> None:
+    print(f"error: {error.what}", file=sys.stderr)
+    if error.why:
+        first, *rest = error.why.splitlines()
+        print(f"  why: {first}", *(f"       {line}" for line in rest), sep="\n", file=sys.stderr)
+    if error.next:
+        print(f"  next: {error.next}", file=sys.stderr)
+
+
+def _internal(error: Exception) -> int:
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="deployctl-", suffix=".traceback", delete=False
+    ) as file:
+        traceback.print_exception(error, file=file)
+    print(f"error: internal error, {type(error).__name__}: {error}", file=sys.stderr)
+    print(f"  next: please report it with the traceback in {file.name}", file=sys.stderr)
+    return 1

@@ -1,0 +1,159 @@
+"""Commands that change a host: up, run, build, verify, fetch, launch, down; and plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+import typer
+
+from deployctl.cli import options, running
+
+
+class Part(NamedTuple):
+    """A part of `up` as a command of its own, with the steps that it stands on."""
+
+    steps: tuple[str, ...]
+    help: str
+
+
+PARTS = {
+    "build": Part(
+        ("preflight", "build"),
+        "Build the environment beside what serves; attach to the build if it runs already.",
+    ),
+    "verify": Part(
+        ("verify",),
+        "Prove that the built environment is whole, as asked for, and has the fixes.",
+    ),
+    "fetch": Part(("fetch",), "Bring the target model and the drafter to the host."),
+    "launch": Part(
+        ("clean", "launch", "ready"),
+        "Start the wanted release and wait until it answers; no gates.",
+    ),
+    "down": Part(
+        ("down",),
+        "Stop the profile's server, all of its processes, and prove that they are gone.",
+    ),
+}
+PLAN_HAS_CHANGES = 12
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands."""
+    app.command()(up)
+    app.command()(plan)
+    app.command("run")(run_playbook)
+    for name, part in PARTS.items():
+        app.command(name, help=part.help)(_part(name))
+
+
+def up(
+    profile: options.Profile,
+    skip: options.Skip = [],
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    check_gates: options.CheckGates = False,
+    keep_failed: options.KeepFailed = False,
+    lock_wait: options.LockWait = "0s",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="The same as `plan`.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make the profile's hosts serve what it says, and prove it."""
+    if dry_run:
+        plan(profile, None, skip, sets, hosts, False, as_json)
+    running.perform(
+        profile,
+        None,
+        sets=sets,
+        hosts=hosts,
+        skip=skip,
+        check_gates=check_gates,
+        keep_failed=keep_failed,
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def run_playbook(
+    playbook: Annotated[str, typer.Argument(help="Playbook name or file.")],
+    profile: options.Profile,
+    skip: options.Skip = [],
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    check_gates: options.CheckGates = False,
+    keep_failed: options.KeepFailed = False,
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a playbook for a profile."""
+    running.perform(
+        profile,
+        playbook,
+        sets=sets,
+        hosts=hosts,
+        skip=skip,
+        check_gates=check_gates,
+        keep_failed=keep_failed,
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def plan(
+    profile: options.Profile,
+    playbook: Annotated[
+        str | None, typer.Option(help="Playbook; the profile's own if absent.")
+    ] = None,
+    skip: options.Skip = [],
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help=f"Exit {PLAN_HAS_CHANGES} for changes.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show what `up` would change and why; touch nothing."""
+    from deployctl.engine.host_run import Options
+    from deployctl.engine.run import survey
+    from deployctl.report import document, summary
+
+    loaded = running.load(profile, sets, hosts)
+    chosen = running.load_playbook(playbook or loaded.playbook)
+    surveyed = survey(loaded, chosen, Options(skip=frozenset(skip)))
+    made = document.plan(loaded.name, chosen.name, [host for host, _ in surveyed])
+    if as_json:
+        print(json.dumps(made, indent=2, default=str))
+    else:
+        for line in summary.plan_lines(made):
+            print(line)
+    raise typer.Exit(PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0)
+
+
+def _part(name: str) -> Callable[..., None]:
+    """The command of one part of `up`."""
+
+    def command(
+        profile: options.Profile,
+        sets: options.Sets = [],
+        hosts: options.Hosts = [],
+        lock_wait: options.LockWait = "0s",
+        as_json: options.Json = False,
+        quiet: options.Quiet = False,
+    ) -> None:
+        running.perform(
+            profile,
+            running.playbook_of(*PARTS[name].steps),
+            sets=sets,
+            hosts=hosts,
+            lock_wait=lock_wait,
+            as_json=as_json,
+            quiet=quiet,
+        )
+
+    return command

@@ -1,0 +1,71 @@
+"""Commands that only look: status, logs, history."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from deployctl.cli import options, running
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands."""
+    app.command()(status)
+    app.command()(logs)
+    app.command()(history)
+
+
+def status(
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+) -> None:
+    """What serves on each host, since when, and whether it is healthy now."""
+    from deployctl.engine.status import survey
+    from deployctl.report.summary import status_lines
+
+    document = survey(running.load(profile, sets, hosts))
+    if as_json:
+        print(json.dumps(document, indent=2, default=str))
+    else:
+        for line in status_lines(document):
+            print(line)
+    raise typer.Exit(0 if all(host["healthy"] for host in document["hosts"]) else 7)
+
+
+def logs(
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="The last so many.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    job: Annotated[str | None, typer.Option(help="A job's log instead of the server's.")] = None,
+) -> None:
+    """The server's log, or a job's."""
+    from deployctl.engine.status import log
+
+    loaded = running.load(profile, sets, hosts)
+    for text in log(loaded, lines=lines, follow=follow, job=job):
+        print(text, end="", flush=True)
+
+
+def history(
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="The last so many.")] = 20,
+    as_json: options.Json = False,
+) -> None:
+    """The ledger: every run on each host, what it changed and how it ended."""
+    from deployctl.engine.status import ledger
+    from deployctl.report.summary import history_lines
+
+    document = ledger(running.load(profile, sets, hosts), last)
+    if as_json:
+        print(json.dumps(document, indent=2, default=str))
+    else:
+        for line in history_lines(document):
+            print(line)

@@ -1,0 +1,36 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Profile = Annotated[
+    str,
+    typer.Option("--profile", "-p", envvar="DEPLOYCTL_PROFILE", help="Profile name or file."),
+]
+Sets = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. serve.port=30001."),
+]
+Hosts = Annotated[
+    list[str],
+    typer.Option("--host", metavar="NAME", help="Only this host of the profile."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Skip = Annotated[list[str], typer.Option("--skip", metavar="STEP", help="Leave this step out.")]
+LockWait = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME", help="Wait for another run to end, e.g. 10m; otherwise skip (exit 5)."
+    ),
+]
+CheckGates = Annotated[
+    bool, typer.Option("--check-gates", help="Run smoke and acceptance although nothing changed.")
+]
+KeepFailed = Annotated[
+    bool,
+    typer.Option("--keep-failed", help="Leave a release that failed its gate; do not go back."),
+]

@@ -1,0 +1,140 @@
+"""What every command that runs steps does: load, run, print, keep the report, exit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from deployctl.errors import DeployError, UsageError
+
+if TYPE_CHECKING:
+    from deployctl.config.playbook import Playbook
+    from deployctl.config.profile import Profile
+
+
+def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
+    """The resolved profile, reduced to the hosts that were named."""
+    from deployctl.config.loader import load_profile
+
+    profile = load_profile(name, sets=list(sets), environ=os.environ).profile
+    if not hosts:
+        return profile
+    known = [host.name for host in profile.hosts]
+    unknown = [host for host in hosts if host not in known]
+    if unknown:
+        raise UsageError(
+            f"profile {profile.name} has no host {', '.join(unknown)}",
+            next=f"its hosts: {', '.join(known)}",
+        )
+    return profile.model_copy(update={"hosts": [h for h in profile.hosts if h.name in hosts]})
+
+
+def load_playbook(name: str) -> Playbook:
+    """A playbook by name or file, its steps known to exist."""
+    from deployctl.config import loader
+    from deployctl.engine.steps import STEPS
+
+    return loader.load_playbook(name, known_steps=frozenset(STEPS))
+
+
+def playbook_of(*steps: str) -> Playbook:
+    """A playbook made of a command's own steps."""
+    from deployctl.config.playbook import Playbook
+
+    return Playbook.model_validate({"name": steps[-1], "steps": list(steps)})
+
+
+def perform(
+    profile_name: str,
+    playbook: str | Playbook | None,
+    *,
+    sets: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    step_options: Mapping[str, Mapping[str, Any]] | None = None,
+    check_gates: bool = False,
+    keep_failed: bool = False,
+    lock_wait: str = "0s",
+    as_json: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Run a playbook (the profile's own for None) and leave with the run's exit code."""
+    try:
+        profile = load(profile_name, sets, hosts)
+        chosen = (
+            load_playbook(playbook or profile.playbook)
+            if playbook is None or isinstance(playbook, str)
+            else playbook
+        )
+        _check_skip(skip, chosen)
+        from deployctl.engine.host_run import Options
+
+        options = Options(
+            skip=frozenset(skip),
+            steps=step_options or {},
+            check_gates=check_gates,
+            lock_wait=_seconds(lock_wait),
+            keep_failed=keep_failed,
+        )
+    except DeployError as error:
+        if as_json:
+            print(json.dumps(refused(profile_name, error), indent=2))
+        raise
+    document = _run(profile, chosen, options, quiet)
+    if as_json:
+        print(json.dumps(document, indent=2, default=str))
+    else:
+        from deployctl.report.summary import lines
+
+        for line in lines(document):
+            print(line)
+    raise typer.Exit(document["exit_code"])
+
+
+def _run(profile: Profile, playbook: Playbook, options: Any, quiet: bool) -> dict[str, Any]:
+    from deployctl.engine.run import run
+    from deployctl.report import document, store, terminal
+
+    with terminal.listener(quiet) as listen:
+        made = document.report(run(profile, playbook, options, listen))
+    path = store.save(made)
+    typer.echo(f"report: {path}", err=True)
+    return made
+
+
+def _check_skip(skip: Sequence[str], playbook: Playbook) -> None:
+    known = [item.step for item in playbook.steps]
+    unknown = [step for step in skip if step not in known]
+    if unknown:
+        raise UsageError(
+            f"playbook {playbook.name} has no step {', '.join(unknown)}",
+            next=f"its steps: {', '.join(known)}",
+        )
+
+
+def _seconds(text: str) -> float:
+    from deployctl.config.base import seconds
+
+    try:
+        return float(seconds(text))
+    except ValueError as error:
+        raise UsageError(f"--lock-wait {text}: {error}") from error
+
+
+def refused(profile: str, error: DeployError) -> dict[str, Any]:
+    """The document of a run that was refused before any host was touched."""
+    from deployctl.report.document import SCHEMA
+
+    return {
+        "schema": SCHEMA,
+        "run": None,
+        "profile": profile,
+        "outcome": "failed",
+        "exit_code": error.exit_code,
+        "error": {"what": error.what, "why": error.why, "next": error.next},
+        "hosts": [],
+    }

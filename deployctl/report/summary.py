@@ -1,0 +1,157 @@
+"""A report in a few lines of text: what happened on each host, and the figures that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+OUTCOMES = {
+    "deployed": "deployed: the new release serves and has passed its gates",
+    "unchanged": "unchanged: what serves is what was asked for, nothing was touched",
+    "passed": "passed",
+    "rolled-back": "failed, and the previous release was restored",
+    "failed": "failed",
+    "undecided": "undecided: too little evidence for a verdict",
+    "skipped": "skipped: another run holds the lock",
+    "interrupted": "interrupted",
+}
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a report, without colour."""
+    for host in document["hosts"]:
+        release = host["release"] or "unknown"
+        yield f"{host['host']}  release {release}"
+        for step in host["steps"]:
+            what = f"{step['step']:<11} {step['status']:<10}"
+            yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()
+        if host["without_service"] is not None:
+            yield f"  without service for {host['without_service']:.1f} s"
+        if host["error"]:
+            yield from (f"  {line}" for line in error_lines(host["error"]))
+    meaning = OUTCOMES.get(document["outcome"], document["outcome"])
+    yield f"{document['profile']}: {meaning} ({document['seconds']:.1f} s)"
+
+
+def error_lines(error: Mapping[str, str]) -> Iterator[str]:
+    """A failure in three parts: what, why, what to do next."""
+    yield f"error: {error['what']}"
+    for line in error["why"].splitlines():
+        yield f"  why: {line}" if line == error["why"].splitlines()[0] else f"       {line}"
+    if error["next"]:
+        yield f"  next: {error['next']}"
+
+
+def _seconds(step: Mapping[str, Any]) -> str:
+    return f"{step['seconds']:7.1f} s  " if step["seconds"] >= 0.05 else " " * 11
+
+
+def _detail(step: Mapping[str, Any]) -> str:
+    evidence = step["evidence"]
+    describe = {
+        "build": _build,
+        "drafter": _drafter,
+        "ready": _ready,
+        "smoke": _smoke,
+        "acceptance": _acceptance,
+    }.get(step["step"])
+    if describe is not None and evidence:
+        return describe(evidence)
+    return str(step.get("reason", ""))
+
+
+def _build(evidence: Mapping[str, Any]) -> str:
+    commit = evidence.get("commit_installed")
+    what = commit[:12] if commit else evidence.get("version_installed") or "unknown version"
+    return f"{what} by {evidence.get('strategy', 'unknown strategy')}"
+
+
+def _drafter(evidence: Mapping[str, Any]) -> str:
+    changed = evidence.get("changed") or []
+    if not changed:
+        return "config.json is as wanted"
+    return ", ".join(f"{c['key']}: {c['old']} -> {c['new']}" for c in changed)
+
+
+def _ready(evidence: Mapping[str, Any]) -> str:
+    return f"pid {evidence['pid']}" if evidence.get("pid") else ""
+
+
+def _smoke(evidence: Mapping[str, Any]) -> str:
+    checks = evidence.get("checks") or []
+    return ", ".join(f"{c.get('name', 'request')}: {c.get('verdict', 'unknown')}" for c in checks)
+
+
+def _acceptance(evidence: Mapping[str, Any]) -> str:
+    length = evidence.get("mean_acceptance_length")
+    verdict = evidence.get("verdict", "unknown")
+    if length is None:
+        return f"{verdict}: mean acceptance length unknown"
+    positions = " ".join(
+        "-" if rate is None else f"{rate:.3f}" for rate in evidence.get("per_position") or []
+    )
+    interval = evidence.get("interval")
+    span = f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else ""
+    return f"{verdict}: mean acceptance length {length:.2f}{span}, per position {positions}"
+
+
+def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """A plan in lines: each step, what it would change and why."""
+    for host in document["hosts"]:
+        current, release = host["current"] or "none", host["release"] or "not known yet"
+        yield f"{host['host']}  current release {current}, wanted {release}"
+        for step in host["steps"]:
+            yield f"  {step['step']:<11} {step['status']:<10} {step['reason']}".rstrip()
+            for change in step["changes"]:
+                yield f"    {_change(change)}"
+    yield "there are changes" if document["changes"] else "nothing to change"
+
+
+def _change(change: Mapping[str, Any]) -> str:
+    why = f"  ({change['why']})" if change["why"] else ""
+    if change["old"] is None and change["new"] is None:
+        return f"{change['what']}{why}"
+    old = "nothing" if change["old"] is None else change["old"]
+    new = "nothing" if change["new"] is None else change["new"]
+    return f"{change['what']}: {old} -> {new}{why}"
+
+
+def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """A status in lines."""
+    for host in document["hosts"]:
+        health = host["health"]
+        answer = "unknown" if not health else health["error"] or f"/health {health['status']}"
+        yield f"{host['host']}  {'healthy' if host['healthy'] else 'NOT healthy'}"
+        yield f"  state     {host['state']}, {answer}"
+        links = f"current {host['current'] or 'none'}, previous {host['previous'] or 'none'}"
+        yield f"  release   {host['serving'] or 'none'} ({links})"
+        if host["pid"]:
+            yield f"  process   {host['pid']} since {_when(host['since'])}"
+        drift = {None: "unknown", True: "DRIFTED", False: "as proven"}[host["drift"]]
+        yield f"  drafter   config.json {drift}"
+        if host["acceptance"]:
+            yield f"  accepted  {_acceptance(host['acceptance'])}"
+        if host["last_run"]:
+            last = host["last_run"]
+            yield f"  last run  {last['run']} {last['playbook']}: {last['outcome']}"
+
+
+def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """A ledger in lines, oldest first."""
+    for host in document["hosts"]:
+        yield host["host"]
+        for entry in host["runs"]:
+            length = entry.get("figures", {}).get("mean_acceptance_length")
+            figure = f"  mean acceptance length {length:.2f}" if length is not None else ""
+            changed = ", ".join(entry.get("changed", [])) or "nothing"
+            yield (
+                f"  {_when(entry['time'])}  {entry['run']}  {entry['playbook']:<9} "
+                f"{entry['outcome']:<11} release {entry['release']}  changed {changed}{figure}"
+            )
+        if not host["runs"]:
+            yield "  no runs"
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
