@@ -13,7 +13,7 @@ from deployctl.errors import DeployError
 
 app = typer.Typer(
     name="deployctl",
-    help="Say what should be served; a GPU host serves it, provably, or keeps the last good release.",
+    help="Say what should be served: a GPU host serves it, provably, or keeps the last good one.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
