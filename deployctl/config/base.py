@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
 
 class Settings(BaseModel):
-    """A section of a profile, host file or playbook."""
+    """A section of a profile, host file or playbook.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    `alternatives` lists keys of which only one may be given, each with the keys that depend on
+    it: giving one in a profile replaces another that it inherits.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+
+def misfit(at: str, message: str) -> PydanticCustomError:
+    """Two keys of a section that contradict each other; the error points at the key `at`."""
+    return PydanticCustomError("misfit", "{message}", {"message": message, "at": at})
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -29,4 +46,16 @@ def seconds(value: Any) -> Any:
     return value
 
 
-Duration = Annotated[float, BeforeValidator(seconds)]
+Duration = Annotated[
+    float,
+    BeforeValidator(seconds),
+    Field(ge=0),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0},
+                {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d)\s*)+$"},
+            ]
+        }
+    ),
+]

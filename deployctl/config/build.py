@@ -12,6 +12,8 @@ from deployctl.config.base import Duration, Settings
 class SourceSettings(Settings):
     """Exactly one of `release`, `pr`, `ref` (with `url`), `wheel`, `path`."""
 
+    alternatives = (("release",), ("pr",), ("ref",), ("wheel",), ("path",))
+
     release: str | None = None
     """A published version, such as 0.33.0."""
     pr: int | None = Field(default=None, ge=1)

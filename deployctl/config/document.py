@@ -140,6 +140,21 @@ def leaves(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | 
         yield path
 
 
+def scalar(value: Any) -> str:
+    """One value in YAML on one line, quoted where YAML 1.1 or 1.2 would read it as another."""
+    style = '"' if isinstance(value, str) and "\n" in value else None
+    written = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        default_flow_style=True,
+        default_style=style,
+        allow_unicode=True,
+        width=float("inf"),
+        sort_keys=False,
+    )
+    return written.removesuffix("\n").removesuffix("...").rstrip("\n")
+
+
 def display(path: Path) -> str:
     """A file's name in messages: relative where it lies below the working directory."""
     absolute = path.absolute()
@@ -155,6 +170,13 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 
 
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's writer, which must know both schemas to quote what either would misread."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 _RESOLVERS = (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -167,9 +189,10 @@ _RESOLVERS = (
     ),
 )
 for _name, _pattern, _first in _RESOLVERS:
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), _first
-    )
+    for _side in (_Loader, _Dumper):
+        _side.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), _first
+        )
 
 
 class _Reader:

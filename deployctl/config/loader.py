@@ -7,10 +7,10 @@ After this module nothing reads YAML.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -18,6 +18,7 @@ from deployctl.config import overrides
 from deployctl.config.base import Settings
 from deployctl.config.complaints import problems
 from deployctl.config.document import Value, display, leaves, merge, read
+from deployctl.config.host import HostSettings
 from deployctl.config.origins import COMMAND_LINE, DEFAULT, Origin
 from deployctl.config.playbook import Playbook
 from deployctl.config.problems import Problem, dotted, invalid
@@ -57,7 +58,7 @@ def load_profile(
 
 
 def load_playbook(
-    name_or_path: str, known_steps: Sequence[str], *, search: Search | None = None
+    name_or_path: str, known_steps: Collection[str], *, search: Search | None = None
 ) -> Playbook:
     """The playbook of that name or file; its steps' names are checked, their options are not."""
     places = search or default_search()
@@ -74,6 +75,13 @@ def load_playbook(
     if unknown:
         raise invalid(f"playbook {display(found.path)} is invalid", unknown)
     return playbook
+
+
+def load_host(name_or_path: str, *, search: Search | None = None) -> HostSettings:
+    """The host file of that name or path, its node in place."""
+    places = search or default_search()
+    found = places.locate("profiles/hosts", name_or_path)
+    return _Loading(places).host(found)
 
 
 def list_profiles(search: Search | None = None) -> list[Found]:
@@ -114,6 +122,14 @@ class _Loading:
             raise invalid(what, self._problems)
         profile = _validated(Profile, tree, what)
         return Loaded(profile, _origins(profile, tree), tuple(self._files))
+
+    def host(self, found: Found) -> HostSettings:
+        what = f"host {display(found.path)} is invalid"
+        value = Value(str(found.path.absolute()), Origin(display(found.path)))
+        tree = self._host(value, "", found.path.parent, ())
+        if self._problems:
+            raise invalid(what, self._problems)
+        return _validated(HostSettings, tree, what)
 
     def _read(self, path: Path) -> Value:
         if path not in self._files:
@@ -234,8 +250,3 @@ def _origins(profile: Profile, tree: Value) -> dict[str, Origin]:
             value = value.child(token) if value is not None else None
         origins[dotted(path)] = value.origin if value is not None else DEFAULT
     return origins
-
-
-def as_data(profile: Profile) -> dict[str, Any]:
-    """A profile as plain data that is itself a complete profile, its hosts in place."""
-    return profile.model_dump(by_alias=True, exclude={"extends"})

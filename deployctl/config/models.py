@@ -12,6 +12,8 @@ from deployctl.config.base import Settings
 class ModelSource(Settings):
     """Exactly one of `repo` (Hugging Face), `path` (on the host) and `bundled` (ships with us)."""
 
+    alternatives = (("repo", "revision"), ("path",), ("bundled",))
+
     repo: str | None = None
     revision: str | None = None
     """A commit of `repo`; a branch or tag is resolved to one before anything is fetched."""

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from deployctl.config.base import NAME, Settings
+from deployctl.config.base import NAME, Settings, misfit
 from deployctl.config.build import BuildSettings
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
 from deployctl.config.clean import CleanSettings
@@ -48,9 +48,11 @@ class Profile(Settings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.acceptance is not None and self.drafter is None:
-            raise ValueError("acceptance needs a drafter: without speculation nothing is accepted")
+            raise misfit(
+                "acceptance", "acceptance needs a drafter: without speculation nothing is accepted"
+            )
         names = [host.name for host in self.hosts]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"hosts named twice: {', '.join(twice)}")
+            raise misfit("hosts", f"hosts named twice: {', '.join(twice)}")
         return self

@@ -1,0 +1,103 @@
+"""`deployctl profile …`: which profiles there are, what they say and whether they are valid."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Show and check profiles.", no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A profile's name or file.")]
+Sets = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. serve.port=30001."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
+
+
+class Document(StrEnum):
+    """The kinds of file that have a schema."""
+
+    PROFILE = "profile"
+    HOST = "host"
+    PLAYBOOK = "playbook"
+
+
+@app.command("list")
+def list_command(as_json: Json = False) -> None:
+    """Every profile, playbook and host that can be named, and where it comes from."""
+    from deployctl.config import catalogue
+
+    found = catalogue.entries()
+    if as_json:
+        _print_json(catalogue.as_document(found))
+    else:
+        print(catalogue.as_table(found))
+
+
+@app.command()
+def show(
+    name: Name,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Say where each value comes from.")
+    ] = False,
+    as_json: Json = False,
+    sets: Sets = [],
+) -> None:
+    """The resolved profile: extended, with its hosts in place and every default written out."""
+    from deployctl.config import show as shown
+    from deployctl.config.loader import load_profile
+
+    loaded = load_profile(name, sets=sets)
+    if as_json:
+        _print_json(shown.as_document(loaded))
+    else:
+        print(shown.as_yaml(loaded, origin))
+
+
+@app.command()
+def schema(
+    document: Annotated[Document, typer.Argument(help="Which kind of file.")] = Document.PROFILE,
+) -> None:
+    """A JSON Schema for editors."""
+    from deployctl.config.schema import json_schema
+
+    _print_json(json_schema(document.value))
+
+
+@app.command()
+def validate(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="Profiles; all when absent.")
+    ] = None,
+) -> None:
+    """Check profiles without touching a host; without names, everything that can be named."""
+    from deployctl.config import catalogue
+    from deployctl.engine.steps import STEPS
+    from deployctl.errors import ConfigError
+
+    broken = 0
+    for found in catalogue.chosen(names or []):
+        error = catalogue.check(found, frozenset(STEPS))
+        print(f"{'invalid' if error else 'valid':<8} {found.word} {found.name}  {found.file}")
+        if error:
+            broken += 1
+            print(*(f"    {line}" for line in error.splitlines()), sep="\n")
+    if broken:
+        raise ConfigError(f"{broken} invalid", "", "Correct the places named above.")
+
+
+@app.command()
+def path(name: Name) -> None:
+    """The file that a profile's name stands for."""
+    from deployctl.config.search import default_search
+
+    print(default_search().locate("profiles", name).path.absolute())
+
+
+def _print_json(document: object) -> None:
+    import json
+
+    print(json.dumps(document, indent=2, ensure_ascii=False))

@@ -1,0 +1,89 @@
+"""JSON Schemas of profiles, host files and playbooks as they are written, for editors.
+
+They accept what the loader accepts in a file: hosts by name, text that looks like a number, and,
+in a profile with `extends`, the absence of what it inherits.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+from deployctl.config.base import Settings
+from deployctl.config.host import HostSettings
+from deployctl.config.playbook import Playbook
+from deployctl.config.profile import Profile
+
+Document = Literal["profile", "host", "playbook"]
+
+_MODELS: dict[Document, type[Settings]] = {
+    "profile": Profile,
+    "host": HostSettings,
+    "playbook": Playbook,
+}
+_NAMED_BY_FILE = "name"
+_PARTIAL = "Partial"
+
+
+def json_schema(document: Document = "profile") -> dict[str, Any]:
+    """The schema (draft 2020-12) of one kind of file."""
+    schema = _MODELS[document].model_json_schema(by_alias=True)
+    definitions = schema.pop("$defs", {})
+    body = definitions.pop("HostSettings") if document == "host" else schema
+    if document == "host":
+        definitions["HostSettings"] = copy.deepcopy(body)
+        body = copy.deepcopy(body)
+    for part in (body, *definitions.values()):
+        _as_written(part)
+    body["required"] = [name for name in body.get("required", []) if name != _NAMED_BY_FILE]
+    result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions}
+    if document != "profile":
+        return {**result, **body}
+    for name in list(definitions):
+        definitions[f"{name}{_PARTIAL}"] = _partial(definitions[name])
+    return {
+        **result,
+        "title": body["title"],
+        "description": body["description"],
+        "type": "object",
+        "if": {"required": ["extends"], "properties": {"extends": {"type": "string"}}},
+        "then": _partial(body),
+        "else": body,
+    }
+
+
+def _as_written(schema: Any) -> None:
+    """Change a model's schema to that of the text from which the loader makes it."""
+    if isinstance(schema, list):
+        for item in schema:
+            _as_written(item)
+        return
+    if not isinstance(schema, dict):
+        return
+    for key in ("hosts", "node"):
+        if isinstance(schema.get("properties"), dict) and key in schema["properties"]:
+            _allow_names(schema["properties"][key])
+    for value in schema.values():
+        _as_written(value)
+    if schema.get("type") == "string" and not {"enum", "const", "pattern"} & set(schema):
+        schema["type"] = ["string", "number", "boolean"]
+
+
+def _allow_names(schema: dict[str, Any]) -> None:
+    name = {"type": "string", "description": "The name of a host file."}
+    if "items" in schema:
+        schema["items"] = {"anyOf": [name, schema["items"]]}
+    else:
+        schema["anyOf"] = [name, *schema["anyOf"]]
+
+
+def _partial(schema: Any) -> Any:
+    """The same without required keys, here and below."""
+    if isinstance(schema, list):
+        return [_partial(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    partial = {key: _partial(value) for key, value in schema.items() if key != "required"}
+    if isinstance(partial.get("$ref"), str):
+        partial["$ref"] += _PARTIAL
+    return partial

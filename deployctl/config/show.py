@@ -1,0 +1,63 @@
+"""A resolved profile as YAML that is itself a complete profile, with each value's origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deployctl.config.document import display, leaves, scalar
+from deployctl.config.loader import Loaded
+from deployctl.config.problems import dotted
+
+SCHEMA = "deployctl.profile/1"
+
+_COMMENT_COLUMN = 44
+
+
+def as_yaml(loaded: Loaded, with_origin: bool = False) -> str:
+    """The profile with its hosts in place; each value's origin behind it where asked for."""
+    lines = []
+    for text, path in _lines(data(loaded), (), ""):
+        if with_origin and path is not None:
+            text = f"{text.ljust(_COMMENT_COLUMN)}  # {loaded.origins[dotted(path)]}"
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def as_document(loaded: Loaded) -> dict[str, Any]:
+    """The profile, its origins and its files as JSON data."""
+    return {
+        "schema": SCHEMA,
+        "name": loaded.profile.name,
+        "files": [display(path) for path in loaded.files],
+        "profile": data(loaded),
+        "origins": {path: str(origin) for path, origin in loaded.origins.items()},
+    }
+
+
+def data(loaded: Loaded) -> dict[str, Any]:
+    """The resolved profile as plain data; `extends` has been resolved and is left out."""
+    return loaded.profile.model_dump(by_alias=True, exclude={"extends"})
+
+
+Path = tuple[str | int, ...]
+
+
+def _lines(value: Any, path: Path, indent: str) -> Iterator[tuple[str, Path | None]]:
+    """Each line with the path of the leaf on it, or None where it only opens a section."""
+    if isinstance(value, Mapping):
+        for name, child in value.items():
+            yield from _entry(f"{indent}{scalar(name)}:", child, (*path, name), indent)
+        return
+    for index, child in enumerate(value):
+        inner = list(_lines(child, (*path, index), f"{indent}  "))
+        for number, (text, leaf) in enumerate(inner):
+            yield (f"{indent}- {text[len(indent) + 2 :]}" if number == 0 else text), leaf
+
+
+def _entry(head: str, child: Any, path: Path, indent: str) -> Iterator[tuple[str, Path | None]]:
+    if [*leaves(child, path)] == [path]:
+        yield f"{head} {scalar(child)}", path
+    else:
+        yield head, None
+        yield from _lines(child, path, f"{indent}  ")
