@@ -77,10 +77,10 @@ class Answers:
         self._values = values
 
     def __getitem__(self, key: str) -> Any:
-        value = self._values[key]
-        if isinstance(value, Unknown):
-            raise Unanswered(f"{key}: {value.reason}")
-        return value
+        unknown = self.unknown(key)
+        if unknown is not None:
+            raise Unanswered(f"{key}: {unknown.reason}")
+        return self._values[key]
 
     def get(self, key: str, default: Any = None) -> Any:
         """The answer, or `default` where it is unknown or was not asked."""

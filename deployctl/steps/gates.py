@@ -1,0 +1,68 @@
+"""What both gates share: when an earlier result still holds, and a client of the served port."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from deployctl.config.profile import Profile
+from deployctl.steps.identity import digest
+from deployctl.steps.interface import (
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Unanswered,
+)
+from deployctl.steps.release import release_paths
+from deployctl.vllm.client import Client
+
+ASKED = "asked"
+"""The evidence's key for the digest of what was asked, so that another wish is measured anew."""
+
+
+def gate_questions(wanted: Deployment) -> list[Question]:
+    """Which release serves, what it has proven, and whether it still runs."""
+    name = wanted.profile.name
+    return [
+        Question("releases", "releases.state", {"profile": name}),
+        Question("unit", "units.state", {"name": name}),
+    ]
+
+
+def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Plan:
+    """Unchanged where the wanted release serves and has passed this very gate; else check."""
+    if wanted.check_gates:
+        return Plan("check", reason="asked for")
+    try:
+        release = release_paths(wanted, answers).release
+        releases, unit = answers["releases"], answers["unit"]
+    except Unanswered as error:
+        return Plan("check", reason=str(error))
+    if unit["state"] != "running" or unit.get("release") != release:
+        return Plan("check", reason="the wanted release does not run")
+    manifest = releases["releases"].get(release) or {}
+    evidence: Evidence = (manifest.get("evidence") or {}).get(gate) or {}
+    if evidence.get("verdict") != "pass":
+        return Plan("check", reason=f"the release has not passed {gate}")
+    if evidence.get(ASKED) != asked:
+        return Plan("check", reason=f"the profile's {gate} changed")
+    return Plan("unchanged", reason=f"passed {gate} before", evidence=evidence)
+
+
+def asked_digest(settings: Any) -> str:
+    """A digest of a gate's settings."""
+    return digest(settings.model_dump(mode="json"))
+
+
+def api_key(profile: Profile) -> str | None:
+    """The key that requests carry: from the variable that the profile names."""
+    secret = profile.serve.api_key
+    return None if secret is None else os.environ.get(secret.env)
+
+
+def open_client(context: Context) -> Client:
+    """A client of the served port, through a tunnel where one is needed."""
+    return Client(context.base_url(), api_key(context.wanted.profile))

@@ -1,0 +1,102 @@
+"""Deterministic requests to the served model, with checks on the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deployctl.config.checks import SmokeRequest, SmokeSettings
+from deployctl.errors import SmokeFailed
+from deployctl.steps.gates import ASKED, asked_digest, gate_plan, gate_questions, open_client
+from deployctl.steps.interface import (
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
+from deployctl.vllm import requests
+from deployctl.vllm.smoke import Expectation
+from deployctl.vllm.smoke_run import Asked, run
+
+NEXT = {
+    "dead": "read the server's log: deployctl logs --profile {profile}",
+    "wrong": "read the answers in the report; a wrong chat template or model shows like this",
+    "thinking": "raise max_tokens of the request, or set thinking: false",
+    "slow": "look for other load on the host, or relax the bounds in the profile's smoke section",
+    "unknown": "name the server's key in the profile: serve.api_key, or ask again later",
+}
+
+
+class SmokeStep(Step):
+    """The server's answers are what the profile expects."""
+
+    name = "smoke"
+    phase = "gate"
+    failure = SmokeFailed
+    needs_release = False
+    follows = ("launch",)
+
+    def questions(self, wanted: Deployment) -> Sequence[Question]:
+        return gate_questions(wanted)
+
+    def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        return gate_plan(self.name, asked_digest(wanted.profile.smoke), wanted, answers)
+
+    def prove(self, context: Context) -> Evidence:
+        profile = context.wanted.profile
+        with open_client(context) as client:
+            evidence = run(
+                client, asked(profile.smoke, profile.model.served_name), context.progress
+            )
+        evidence[ASKED] = asked_digest(profile.smoke)
+        verdict = evidence["verdict"]
+        if verdict != "pass":
+            raise self.fail(
+                context,
+                f"{verdict}: {problem(evidence)}",
+                next=NEXT[verdict].format(profile=profile.name),
+                evidence=evidence,
+            )
+        return evidence
+
+
+def asked(settings: SmokeSettings, served_name: str) -> list[Asked]:
+    """The profile's requests, as they are sent."""
+    return [_asked(request, served_name) for request in settings.requests]
+
+
+def problem(evidence: Evidence) -> str:
+    """The first thing that went wrong, with the name of its request."""
+    for check in evidence["checks"]:
+        if check["result"]["verdict"] == evidence["verdict"]:
+            return f"{check['name']}: {'; '.join(check['result']['problems'])}"
+    return "no request was made"
+
+
+def _asked(request: SmokeRequest, served_name: str) -> Asked:
+    body = requests.chat(
+        served_name,
+        request.messages or requests.user(request.prompt or ""),
+        request.max_tokens,
+        request.temperature,
+        request.stream,
+        request.thinking,
+        request.tools,
+        request.extra,
+    )
+    check = request.check
+    expected = Expectation(
+        finish_reason=None if check.finish_reason is None else tuple(check.finish_reason),
+        contains=tuple(check.contains),
+        regex=tuple(check.regex),
+        json_valid=check.json_valid,
+        python_compiles=check.python_compiles,
+        tool_call=check.tool_call,
+        min_tokens=check.min_tokens,
+        max_ttft=check.max_ttft,
+        min_tokens_per_second=check.min_tokens_per_second,
+        served_name=served_name,
+    )
+    return Asked(request.name, body, request.timeout, expected, request.prompt_tokens)

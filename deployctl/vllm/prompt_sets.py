@@ -1,0 +1,84 @@
+"""Prompt sets: the shipped ones, and files in the forms that published sets have."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from deployctl.errors import ConfigError
+from deployctl.vllm.requests import lengthened
+
+SHIPPED = ("code", "math", "chat", "long-context")
+CHARACTERS_PER_TOKEN = 4
+"""A rule of thumb for English text; what a prompt really had is measured with its answer."""
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts in their order, under the name by which a profile asked for them."""
+
+    name: str
+    prompts: tuple[str, ...]
+
+
+def load(name: str) -> PromptSet:
+    """A shipped set by name, or a file by path; raises `ConfigError`.
+
+    A file holds JSON lines (.jsonl, also .gz): ours (`prompt`, optionally `filler_tokens`),
+    HumanEval's (`task_id`, `prompt`), GSM8K's (`question`) or MT-Bench's (`turns`, of which the
+    first is asked). Any other file is text with one prompt a line.
+    """
+    if name in SHIPPED:
+        text = files("deployctl.vllm.prompts").joinpath(f"{name}.jsonl").read_text("utf-8")
+        return PromptSet(name, _json_lines(name, text))
+    path = Path(name)
+    if not path.is_file():
+        known = ", ".join(SHIPPED)
+        raise ConfigError(
+            f"prompt set {name} is neither a shipped one nor a file",
+            next=f"name one of {known}, or a file of prompts",
+        )
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigError(f"prompt set {name} cannot be read", str(error)) from error
+    if ".jsonl" in path.suffixes:
+        prompts = _json_lines(name, text)
+    else:
+        prompts = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not prompts:
+        raise ConfigError(f"prompt set {name} is empty")
+    return PromptSet(name, prompts)
+
+
+def _json_lines(name: str, text: str) -> tuple[str, ...]:
+    prompts = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            prompts.append(_prompt(json.loads(line)))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise ConfigError(
+                f"{name}:{number}: not a prompt",
+                f"{type(error).__name__}: {error}",
+                "each line is an object with prompt, question or turns",
+            ) from error
+    return tuple(prompts)
+
+
+def _prompt(row: Mapping[str, Any]) -> str:
+    if "turns" in row:
+        return str(row["turns"][0])
+    if "question" in row:
+        return str(row["question"])
+    prompt = str(row["prompt"])
+    if "task_id" in row:
+        return f"Complete this Python function.\n\n```python\n{prompt}```"
+    return lengthened(prompt, int(row.get("filler_tokens", 0)) * CHARACTERS_PER_TOKEN)

@@ -1,0 +1,105 @@
+"""Ask a server the smoke requests, one after the other, and say how each went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployctl.vllm.answers import Answer
+from deployctl.vllm.client import Client, Request, RequestFailed
+from deployctl.vllm.requests import lengthened
+from deployctl.vllm.smoke import Expectation, Result, check, tokens_per_second, worst
+
+SHOWN = 2000
+"""Characters of an answer that a report keeps."""
+GUESSED_CHARACTERS_PER_TOKEN = 4.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One smoke request: its body, its bound in seconds, and what is expected of the answer.
+
+    `prompt_tokens` lengthens the last message with filler to at least so many tokens.
+    """
+
+    name: str
+    body: Mapping[str, Any]
+    timeout: float
+    expected: Expectation
+    prompt_tokens: int | None = None
+
+
+def run(client: Client, asked: Sequence[Asked], told: Callable[[str, str], None]) -> dict[str, Any]:
+    """The evidence of a smoke check: the verdict, and each check with its request and result.
+
+    `told` hears each request's name and verdict as it ends.
+    """
+    checks = []
+    verdicts = []
+    for one in asked:
+        one = _lengthened(client, one)
+        answer = _send(client, one)
+        result = check(answer, one.expected)
+        told(one.name, result.verdict)
+        verdicts.append(result.verdict)
+        checks.append(
+            {"name": one.name, "request": dict(one.body), "result": _told(answer, result)}
+        )
+    return {"verdict": worst(verdicts), "checks": checks}
+
+
+def _send(client: Client, asked: Asked) -> Answer | RequestFailed:
+    try:
+        return client.send(Request(asked.body, asked.timeout))
+    except RequestFailed as error:
+        return error
+
+
+def _lengthened(client: Client, asked: Asked) -> Asked:
+    """The request with a prompt of at least the tokens it is meant to have.
+
+    The server's own tokenizer says how long filler is; without one it is a guess, and the
+    expectation finds a prompt that stayed too short.
+    """
+    if asked.prompt_tokens is None:
+        return asked
+    *before, last = asked.body["messages"]
+    per_token = _characters_per_token(client, str(asked.body["model"]))
+    long = lengthened(str(last["content"]), round(asked.prompt_tokens * per_token * 1.05))
+    body = {**asked.body, "messages": [*before, {**last, "content": long}]}
+    return replace(
+        asked, body=body, expected=replace(asked.expected, prompt_tokens=asked.prompt_tokens)
+    )
+
+
+def _characters_per_token(client: Client, model: str) -> float:
+    sample = lengthened("", 2000)
+    count = client.count_tokens(model, [{"role": "user", "content": sample}])
+    return len(sample) / count if count else GUESSED_CHARACTERS_PER_TOKEN
+
+
+def _told(answer: Answer | RequestFailed, result: Result) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "verdict": result.verdict,
+        "problems": list(result.problems),
+        "notes": list(result.notes),
+    }
+    if isinstance(answer, RequestFailed):
+        return told | {"failure": answer.kind, "status": answer.status}
+    return told | {
+        "finish_reason": answer.finish_reason,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "seconds": round(answer.seconds, 3),
+        "first_token": None if answer.first_token is None else round(answer.first_token, 3),
+        "tokens_per_second": _rounded(tokens_per_second(answer)),
+        "model": answer.model,
+        "content": (answer.content or "")[:SHOWN],
+        "reasoning": (answer.reasoning or "")[:SHOWN],
+        "tool_calls": list(answer.tool_calls),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
