@@ -1,0 +1,93 @@
+"""verify: the filled environment is whole, is what was asked for, and has the required fixes.
+
+Only then is it sealed; a sealed environment is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from deployctl.errors import RemoteError, StagingFailed
+from deployctl.steps.build import SHIM, environment_key, job_id, sealed
+from deployctl.steps.identity import digest
+from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.vllm import completeness
+
+
+class VerifyStep(Step):
+    """Records, extensions, fixes; then the seal."""
+
+    name = "verify"
+    phase = "stage"
+    failure = StagingFailed
+
+    def questions(self, wanted: Deployment) -> Sequence[Question]:
+        return (Question("releases", "releases.state", {"profile": wanted.profile.name}),)
+
+    def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        seal = sealed(answers, environment_key(wanted, answers))
+        if seal is None:
+            return Plan("check")
+        return Plan("unchanged", evidence=seal["evidence"]["verify"])
+
+    def prove(self, context: Context) -> Evidence:
+        session, environment = context.session, context.release.environment
+        build = context.wanted.profile.build
+        deep = bool(context.wanted.option(self.name, "deep", False))
+        context.progress("checking records")
+        facts = session.call("environment.complete", environment=environment, deep=deep)
+        problems = completeness.record_problems(facts, SHIM)
+        missing = completeness.missing_extensions(facts["extensions"], build.target)
+        problems += [f"no {name}: not a whole build for {build.target}" for name in missing]
+        evidence: Evidence = {
+            "distributions": len(facts["distributions"]),
+            "entries": facts["entries"],
+            "deep": deep,
+            "freeze": freeze_digest(facts["distributions"]),
+            "problems": problems,
+        }
+        if not problems:
+            context.progress("importing extensions")
+            imports = self._imports(context, facts)
+            evidence["extensions"] = imports["extensions"]
+            evidence["torch"] = imports["torch"]
+            problems += completeness.import_problems(imports, build.target)
+            problems += self._builders(context)
+        if problems:
+            raise self.fail(
+                context,
+                f"environment {context.release.environment_key} is not whole",
+                "\n".join(problems),
+                "run again: an environment that is not sealed is built anew",
+                evidence,
+            )
+        self._seal(context, evidence)
+        return evidence
+
+    def _imports(self, context: Context, facts: dict[str, Any]) -> dict[str, Any]:
+        names = [completeness.module_name(path) for path in facts["extensions"]]
+        try:
+            found: dict[str, Any] = context.session.call(
+                "environment.imports", environment=context.release.environment, extensions=names
+            )
+        except RemoteError as error:
+            raise self.fail(
+                context, "vllm does not import", str(error.detail or error.message)[-2000:]
+            ) from error
+        return found
+
+    def _builders(self, context: Context) -> list[str]:
+        key = context.release.environment_key
+        alive = context.session.call("jobs.state", id=job_id(key)).get("members", [])
+        return [f"build processes are still alive: {alive}"] if alive else []
+
+    def _seal(self, context: Context, evidence: Evidence) -> None:
+        key = context.release.environment_key
+        seal = {"key": key, "evidence": {"build": context.evidence["build"], "verify": evidence}}
+        context.session.call("releases.seal_environment", key=key, seal=seal)
+
+
+def freeze_digest(distributions: Sequence[dict[str, Any]]) -> str:
+    """One digest of every installed distribution, its version and its origin."""
+    return digest([[d["name"], d["version"], d["direct_url"]] for d in distributions])

@@ -1,0 +1,69 @@
+"""Whether an installed vLLM is whole: a judgement of facts that were read on the host. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+# Any one of a group is enough: the stable-ABI build replaced the other from 0.2x on.
+# RECORD lists only what was built, so this is what shows a build without its kernels.
+CORE: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "cuda": (
+        ("_C", "_C_stable_libtorch"),
+        ("_moe_C", "_moe_C_stable_libtorch"),
+        ("cumem_allocator",),
+        ("_vllm_fa2_C", "vllm_flash_attn/_vllm_fa2_C"),
+    ),
+    "cpu": (("_C", "_C_AVX2", "_C_AVX512"),),
+    "empty": (),
+}
+
+
+def module_name(path: str) -> str:
+    """`vllm/_C.abi3.so` as an import name: `vllm._C`."""
+    directory, _, file = path.rpartition("/")
+    return ".".join([*directory.split("/"), file.split(".", 1)[0]]).lstrip(".")
+
+
+def provider(providers: Sequence[Mapping[str, Any]], shim: str) -> Mapping[str, Any] | None:
+    """The distribution that really provides vllm; None where there is not exactly one.
+
+    `shim` is the installer's name of a dist-info that only lends the name.
+    """
+    real = [found for found in providers if found["installer"] != shim]
+    return real[0] if len(real) == 1 else None
+
+
+def record_problems(facts: Mapping[str, Any], shim: str) -> list[str]:
+    """What is wrong with an environment's records, in sentences; [] where nothing is."""
+    real = [found for found in facts["providers"] if found["installer"] != shim]
+    if len(real) != 1:
+        names = ", ".join(f"{found['name']} {found['version']}" for found in real) or "none"
+        return [f"exactly one distribution must provide vllm, found: {names}"]
+    problems = []
+    if real[0]["installer"] is None:
+        problems.append(f"{real[0]['dist_info']} has no INSTALLER: its install was cut off")
+    count = facts["problem_count"]
+    if count:
+        problems += facts["problems"]
+        if count > len(facts["problems"]):
+            problems.append(f"and {count - len(facts['problems'])} more")
+    return problems
+
+
+def missing_extensions(paths: Iterable[str], target: str) -> list[str]:
+    """Compiled modules that a build for `target` must have and has not."""
+    have = {module_name(path).removeprefix("vllm.").replace(".", "/") for path in paths}
+    return [" or ".join(group) for group in CORE[target] if not have.intersection(group)]
+
+
+def import_problems(imports: Mapping[str, Any], target: str) -> list[str]:
+    """Errors of importing, of the core modules only; others are reported, not judged."""
+    core = {name for group in CORE[target] for name in group}
+    problems = []
+    if target != "empty" and imports["torch"] is None:
+        problems.append(f"torch does not import: {imports['torch_error']}")
+    for name, error in sorted(imports["extensions"].items()):
+        if error is not None and name.removeprefix("vllm.").replace(".", "/") in core:
+            problems.append(f"{name} does not import: {error}")
+    return problems
