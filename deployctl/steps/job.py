@@ -43,10 +43,11 @@ def run(
 
 def log(session: Session, id: str) -> str:
     """A job's log, or its last part where it is very long."""
-    text, offset = "", -LOG_LIMIT
+    pieces: list[str] = []
+    offset = -LOG_LIMIT
     while True:
         piece = session.call("jobs.log", id=id, offset=offset)
-        text += piece["text"]
+        pieces.append(piece["text"])
         if piece["offset"] >= piece["size"] or not piece["text"]:
-            return text
+            return "".join(pieces)
         offset = piece["offset"]
