@@ -89,7 +89,7 @@ class Answers:
 
     def unknown(self, key: str) -> Unknown | None:
         """Why this answer is unknown; None where it is known."""
-        value = self._values.get(key, Unknown("not-asked", "not asked"))
+        value = self._values.get(key, Unknown("not-asked", "it was not asked"))
         return value if isinstance(value, Unknown) else None
 
 

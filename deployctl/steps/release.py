@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from deployctl.steps.build import BuildStep, environment_key
-from deployctl.steps.fetch import FetchStep, drafter_identity, model_identity
 from deployctl.steps.identity import ReleasePaths, digest
 from deployctl.steps.interface import Answers, Deployment, Question
+from deployctl.steps.sources import ROLES, drafter_identity, model_identity, question
 
 # How long to wait and how to stop do not change what is served.
 NOT_SERVED = {"ready", "stop_grace"}
@@ -15,7 +15,8 @@ NOT_SERVED = {"ready", "stop_grace"}
 
 def identity_questions(wanted: Deployment) -> list[Question]:
     """What must be known to tell which release is wanted."""
-    return [*BuildStep().questions(wanted), *FetchStep().questions(wanted)]
+    models = [question(wanted, role) for role in ROLES]
+    return [*BuildStep().questions(wanted), *(q for q in models if q is not None)]
 
 
 def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
