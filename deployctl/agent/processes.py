@@ -151,11 +151,19 @@ def signal_and_wait(
             signal.pidfd_send_signal(held[pid], number)
         except ProcessLookupError:
             pass
+    return wait(held, pids, seconds)
+
+
+def wait(held: Dict[int, int], pids: Sequence[int], seconds: float) -> List[int]:
+    """Wait until processes have ended, by their pidfds; returns those that have not by then."""
     end = time.monotonic() + seconds
     waiting = list(pids)
     while waiting:
         left = end - time.monotonic()
-        ready, _, _ = select.select([held[p] for p in waiting], [], [], max(0.0, left))
+        poll = select.poll()
+        for pid in waiting:
+            poll.register(held[pid], select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(max(0.0, left) * 1000.0)}
         waiting = [p for p in waiting if held[p] not in ready]
         if left <= 0:
             break

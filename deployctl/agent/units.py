@@ -1,3 +1,256 @@
+"""Servers under supervision: started, looked at, stopped whole, their logs read.
+
+States: absent (never started here) · starting · running · exited (status 0 before anybody asked,
+which is a failure) · failed · lost (it and its supervisor are gone without a word) · stopped.
+"""
+
 from __future__ import annotations
 
-OPERATIONS = ()
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+from . import processes
+from .interface import AgentError, Call
+from .server import boot_id, read_json, write_json
+
+LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
+"""Restarts within so many seconds; bytes of log before it is turned over."""
+
+
+class Unit:
+    """One supervised server's directory and what is recorded there."""
+
+    def __init__(self, call: Call, name: str) -> None:
+        if not re.match(r"^[a-z0-9][a-z0-9._-]{0,62}$", name):
+            raise AgentError("bad-name", "%r cannot name a unit" % name)
+        self.name = name
+        self.directory = call.path("@/profiles/%s/server" % name)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def spec(self) -> Optional[Dict[str, Any]]:
+        return read_json(self.file("spec.json"))
+
+    def record(self, serial: Optional[str]) -> Dict[str, Any]:
+        """What the supervisor of this start wrote; empty when it has not, or in another boot."""
+        found = read_json(self.file("record.json")) or {}
+        return found if found.get("serial") == serial else {}
+
+    def members(self, record: Dict[str, Any]) -> List[processes.Stat]:
+        """Every living process of the server's session, whoever their parent is by now."""
+        pid, start = record.get("pid"), record.get("start")
+        if pid is None or record.get("boot") != boot_id():
+            return []
+        leader = processes.read_stat(pid)
+        if leader is not None and leader.start != start:
+            return []
+        return processes.session_members(pid)
+
+
+def _alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:
+    pid, start = who.get("pid"), who.get("start")
+    if pid is None or start is None or record.get("boot") != boot_id():
+        return False
+    return processes.is_same(pid, start)
+
+
+def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
+    if running:
+        return "running"
+    if record.get("state") in ("stopped", "exited", "failed"):
+        return str(record["state"])
+    return "starting" if supervised else "lost"
+
+
+def state(call: Call, name: str) -> Dict[str, Any]:
+    """What has become of the server: state, process, release, and every process it consists of.
+
+    `cpu` is the seconds of processor time of all members together; `supervised` says whether
+    somebody would notice if it ended.
+    """
+    unit = Unit(call, name)
+    spec = unit.spec()
+    if spec is None:
+        return {"state": "absent", "pid": None, "start": None, "release": None, "members": []}
+    record = unit.record(spec["serial"])
+    members = unit.members(record)
+    supervised = _alive(record, record.get("supervisor") or {})
+    running = _alive(record, record)
+    return {
+        "state": _word(record, running, supervised),
+        "supervised": supervised,
+        "kept": os.path.exists(unit.file("kept")),
+        "pid": record.get("pid"),
+        "start": record.get("start"),
+        "started": record.get("started"),
+        "ended": record.get("ended"),
+        "rc": record.get("rc"),
+        "error": record.get("error"),
+        "restarts": record.get("restarts", 0),
+        "release": spec["release"],
+        "labels": spec["labels"],
+        "argv": spec["argv"],
+        "log": spec["log"],
+        "kind": spec["kind"],
+        "cpu": sum(m.cpu for m in members) / processes.TICKS,
+        "members": [processes.describe_process(m) for m in members],
+    }
+
+
+def start(
+    call: Call,
+    name: str,
+    argv: List[str],
+    release: str,
+    env: Optional[Dict[str, str]] = None,
+    secrets: Optional[Dict[str, str]] = None,
+    cwd: str = "@",
+    log: str = "",
+    labels: Optional[Dict[str, str]] = None,
+    grace: float = 20.0,
+    supervisor: str = "auto",
+    limits: Optional[Dict[str, float]] = None,
+) -> Dict[str, Any]:
+    """Start a server under supervision and return its state once its process exists.
+
+    It is restarted after failures only from `keep` on. Errors: `running` where one runs already,
+    `not-started` where no process came to be.
+    """
+    unit = Unit(call, name)
+    now = state(call, name)
+    if now["state"] in ("running", "starting") or now["members"]:
+        raise AgentError("running", "unit %s runs already, pid %s" % (name, now["pid"]), now)
+    os.makedirs(unit.directory, mode=0o755, exist_ok=True)
+    path = call.path(log) if log else unit.file("server.log")
+    if os.path.exists(path):
+        os.replace(path, path + ".1")
+    for stale in ("kept", "secrets.json"):
+        if os.path.exists(unit.file(stale)):
+            os.unlink(unit.file(stale))
+    if secrets:
+        write_json(unit.file("secrets.json"), secrets, 0o600)
+    spec = {
+        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
+        "kind": "agent",
+        "argv": argv,
+        "env": call.environment(env),
+        "cwd": call.path(cwd),
+        "log": path,
+        "release": release,
+        "labels": labels or {},
+        "grace": grace,
+        "limits": dict(LIMITS, **(limits or {})),
+    }
+    write_json(unit.file("spec.json"), spec, 0o600)
+    _detach(unit)
+    return _await_start(call, unit, str(spec["serial"]))
+
+
+def _detach(unit: Unit) -> None:
+    archive = unit.file("supervisor.pyz")
+    shutil.copyfile(_archive(), archive)
+    subprocess.Popen(
+        [sys.executable, "-I", archive, "server", unit.directory],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def _archive() -> str:
+    """The zip file that this agent runs from."""
+    place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not os.path.isfile(place):
+        raise AgentError("no-archive", "the agent does not run from its zip file: %s" % place)
+    return place
+
+
+def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> Dict[str, Any]:
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        if unit.record(serial).get("state") not in (None, "starting"):
+            return state(call, unit.name)
+        call.cancelled.wait(0.02)
+    raise AgentError("not-started", "no process of unit %s after %g s" % (unit.name, patience))
+
+
+def keep(call: Call, name: str) -> Dict[str, Any]:
+    """The start was proven: restart it after failures from now on."""
+    unit = Unit(call, name)
+    with open(unit.file("kept"), "w", encoding="ascii"):
+        pass
+    return state(call, name)
+
+
+def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
+    """End the server, its engine cores and its workers; returns who went how.
+
+    `left` lists processes that survived even SIGKILL (stuck in a driver): a reboot is needed.
+    """
+    unit = Unit(call, name)
+    before = state(call, name)
+    result: Dict[str, Any] = {"was": before["state"], "gone": [], "killed": [], "left": []}
+    spec = unit.spec()
+    if spec is None:
+        return dict(result, state="absent")
+    record = unit.record(spec["serial"])
+    _end_supervisor(record, float(spec["grace"]))
+    # Whatever the supervisor left, or all of it where no supervisor lived.
+    rest = processes.stop(unit.members(record), grace)
+    left = unit.members(record)
+    if not left and record.get("state") not in ("stopped", "exited", "failed"):
+        record = dict(unit.record(spec["serial"]) or record, state="stopped", ended=time.time())
+        write_json(unit.file("record.json"), dict(record, serial=spec["serial"]))
+    result["gone"] = [m["pid"] for m in before["members"] if m["pid"] not in {p.pid for p in left}]
+    result["killed"] = rest.killed
+    result["left"] = [processes.describe_process(m) for m in left]
+    return dict(result, state=state(call, name)["state"])
+
+
+def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
+    who = record.get("supervisor") or {}
+    if not _alive(record, who):
+        return
+    try:
+        fd = os.pidfd_open(who["pid"])
+    except ProcessLookupError:
+        return
+    try:
+        if processes.is_same(who["pid"], who["start"]):
+            processes.signal_and_wait({who["pid"]: fd}, [who["pid"]], signal.SIGTERM, grace + 30.0)
+    finally:
+        os.close(fd)
+
+
+def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str, Any]:
+    """A part of the server's log from a byte offset, up to whole lines.
+
+    A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
+    says that the file was turned over and reading began anew.
+    """
+    spec = Unit(call, name).spec()
+    try:
+        file = open((spec or {}).get("log", ""), "rb")
+    except FileNotFoundError:
+        return {"text": "", "offset": 0, "size": 0, "turned": False}
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        turned = offset > size
+        begin = 0 if turned else (max(0, size + offset) if offset < 0 else offset)
+        file.seek(begin)
+        data = file.read(limit)
+    whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
+    text = whole.decode("utf-8", "replace")
+    return {"text": text, "offset": begin + len(whole), "size": size, "turned": turned}
+
+
+OPERATIONS = (state, start, keep, stop, log)

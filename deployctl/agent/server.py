@@ -1,0 +1,207 @@
+"""Supervises one server, apart from the agent that started it.
+
+Directory of a server (`@/profiles/NAME/server`)::
+
+    spec.json      argv, env, cwd, log, release, labels, limits
+    secrets.json   secret variables, mode 0600
+    kept           present once the start was proven: from then on failures are restarted
+    record.json    what the supervisor did: state, pid, start, rc, restarts
+    supervisor.pyz a copy of the agent, so that a newer one never pulls it away
+    server.log     the server's output, server.log.1 what was before
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+from . import processes
+
+SETTLE = 5.0
+"""Seconds that the rest of a server's session gets to end after its main process has."""
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The object in a file; None where there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except FileNotFoundError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def write_json(path: str, value: Dict[str, Any], mode: int = 0o644) -> None:
+    """Replace a file whole; a reader sees the old one or the new one."""
+    temporary = "%s.%d" % (path, os.getpid())
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def boot_id() -> str:
+    """Names this boot: pids and start times of another one mean nothing."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+class Waker:
+    """Wakes a `select` when SIGTERM or SIGINT arrives, and remembers that it did."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._read, self._write = os.pipe()
+        for end in (self._read, self._write):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._write)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, frame: object) -> None:
+        self.stopped = True
+
+    def wait(self, seconds: float, fds: List[int]) -> List[int]:
+        """Those of `fds` that are ready, at the latest after `seconds` or a stop."""
+        ready, _, _ = select.select([self._read, *fds], [], [], max(0.0, seconds))
+        return [fd for fd in ready if fd != self._read]
+
+
+class Supervisor:
+    """Keeps the server of one directory running until it is told to stop or gives up."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.waker = Waker()
+        self.spec = read_json(self.file("spec.json")) or {}
+        self.limits: Dict[str, Any] = self.spec["limits"]
+        self.record: Dict[str, Any] = {
+            "boot": boot_id(),
+            "serial": self.spec["serial"],
+            "supervisor": identity(os.getpid()),
+            "state": "starting",
+            "restarts": 0,
+        }
+        self.failures: List[float] = []
+        self.echoed = 0
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def note(self, state: str, **more: Any) -> None:
+        """Record a state for others to read, and say it where a journal listens."""
+        self.record.update(state=state, at=time.time(), **more)
+        write_json(self.file("record.json"), self.record)
+        shown = {key: value for key, value in more.items() if value is not None}
+        print("deployctl: %s %s" % (state, json.dumps(shown)), flush=True)
+
+    def run(self) -> int:
+        """Start, watch, restart; 0 when it was stopped, 1 when it gave up."""
+        while True:
+            child = self.start()
+            rc = None if child is None else self.watch(child)
+            if self.waker.stopped:
+                self.note("stopped", rc=rc, ended=time.time())
+                return 0
+            if not self.may_restart():
+                self.note("exited" if rc == 0 else "failed", rc=rc, ended=time.time())
+                return 1
+            self.record["restarts"] += 1
+            self.note("starting", rc=rc, ended=time.time())
+            self.waker.wait(min(2.0 ** len(self.failures), 30.0), [])
+            if self.waker.stopped:
+                self.note("stopped", rc=rc)
+                return 0
+
+    def start(self) -> "Optional[subprocess.Popen[bytes]]":
+        env = dict(self.spec["env"])
+        env.update(read_json(self.file("secrets.json")) or {})
+        with open(self.spec["log"], "ab") as log:
+            try:
+                child = subprocess.Popen(
+                    self.spec["argv"],
+                    env=env,
+                    cwd=self.spec["cwd"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                log.write(("deployctl: cannot start: %s\n" % error).encode())
+                self.record["error"] = str(error)
+                return None
+        who = identity(child.pid)
+        started = None if who["start"] is None else processes.started_at(who["start"])
+        self.note("running", pid=child.pid, start=who["start"], started=started)
+        return child
+
+    def watch(self, child: "subprocess.Popen[bytes]") -> Optional[int]:
+        """Until the server is gone with all that it started; its exit status, negative a signal."""
+        fd = os.pidfd_open(child.pid)
+        try:
+            while not self.waker.stopped:
+                self.tend_log()
+                if self.waker.wait(1.0, [fd]):
+                    break
+            else:
+                # The main process alone is asked first: it ends its own children in order.
+                signal.pidfd_send_signal(fd, signal.SIGTERM)
+                select.select([fd], [], [], self.spec["grace"])
+        finally:
+            os.close(fd)
+        grace = SETTLE if child.poll() is not None else 0.0
+        processes.stop(processes.session_members(child.pid), grace)
+        rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
+        self.tend_log()
+        return rc
+
+    def may_restart(self) -> bool:
+        """Only what was proven once is restarted, and not more often than the limits say."""
+        now = time.monotonic()
+        self.failures = [t for t in self.failures if now - t < self.limits["window"]]
+        self.failures.append(now)
+        proven = os.path.exists(self.file("kept"))
+        return proven and len(self.failures) <= self.limits["restarts"]
+
+    def tend_log(self) -> None:
+        """Pass new output on to a journal, and keep the file below its limit."""
+        path = self.spec["log"]
+        with open(path, "r+b") as log:
+            if self.spec["kind"] == "systemd":
+                log.seek(self.echoed)
+                data = log.read(1 << 20)
+                os.write(1, data)
+                self.echoed += len(data)
+            if os.fstat(log.fileno()).st_size > self.limits["log"]:
+                # The server holds the file open for appending: copied and emptied, not renamed.
+                shutil.copyfile(path, path + ".1")
+                log.truncate(0)
+                self.echoed = 0
+
+
+def identity(pid: int) -> Dict[str, Any]:
+    """A process as pid and start; start None when it is gone already."""
+    stat = processes.read_stat(pid)
+    return {"pid": pid, "start": None if stat is None else stat.start}
+
+
+def supervise(directory: str) -> int:
+    """Entry of the supervising process; a second one for the same directory leaves at once."""
+    with open(os.path.join(directory, "supervisor.lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("deployctl: another supervisor has this server", file=sys.stderr)
+            return 0
+        return Supervisor(directory).run()

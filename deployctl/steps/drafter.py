@@ -1,0 +1,122 @@
+"""drafter: the config.json that the server will read is the wanted one, checked and read back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from deployctl.errors import StagingFailed
+from deployctl.steps import sources
+from deployctl.steps.fetch import VIEWS
+from deployctl.steps.interface import (
+    Answers,
+    Change,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
+from deployctl.steps.release import release_paths
+from deployctl.vllm.drafter import Desired, DrafterConfigError, config_changes, desired, parse
+from deployctl.vllm.drafter_checks import Check, Circumstances, check, errors
+
+
+def wanted_config(wanted: Deployment, answers: Answers) -> Desired:
+    """Upstream's config with the profile's overrides; raises `DrafterConfigError`."""
+    assert wanted.profile.drafter is not None
+    upstream = sources.config_text(wanted, answers, "drafter")
+    return desired(upstream, wanted.profile.drafter.config)
+
+
+def checks_of(wanted: Deployment, answers: Answers, config: Desired) -> list[Check]:
+    """The checks of the wanted config against the target, the weights and the draft tokens."""
+    drafter = wanted.profile.drafter
+    assert drafter is not None
+    around = Circumstances(
+        target=sources.config(wanted, answers, "model"),
+        method=drafter.method,
+        draft_tokens=drafter.num_speculative_tokens,
+        upstream=sources.config(wanted, answers, "drafter"),
+        tensors=answers["drafter"].get("tensors"),
+    )
+    return check(config.config, around, drafter.warn_only)
+
+
+class DrafterStep(Step):
+    """Renders the drafter's config, checks it, writes it whole and reads it back."""
+
+    name = "drafter"
+    phase = "stage"
+    failure = StagingFailed
+
+    def questions(self, wanted: Deployment) -> Sequence[Question]:
+        asked = [sources.question(wanted, role) for role in sources.ROLES]
+        views = Question(VIEWS, "models.views", {"profile": wanted.profile.name})
+        return [*(q for q in asked if q is not None), views]
+
+    def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        if sources.source(wanted, "drafter") is None:
+            return Plan("unchanged", reason="no drafter model")
+        try:
+            config = wanted_config(wanted, answers)
+        except DrafterConfigError as error:
+            return Plan("blocked", reason=str(error))
+        checks = checks_of(wanted, answers, config)
+        evidence = _evidence(config, checks)
+        wrong = errors(checks)
+        if wrong:
+            reason = "; ".join(f"{c.name}: {c.message}" for c in wrong)
+            return Plan("blocked", reason=reason, evidence=evidence)
+        release = release_paths(wanted, answers).release
+        view = answers[VIEWS].get(release)
+        on_disk = view and view["config"]
+        if on_disk and on_disk["text"] == config.text and not on_disk["link"]:
+            return Plan("unchanged", evidence=evidence)
+        return Plan("change", _changes(config, on_disk and on_disk["text"]), evidence=evidence)
+
+    def apply(self, context: Context, plan: Plan) -> None:
+        config = wanted_config(context.wanted, context.answers)
+        path = f"{context.release.drafter}/config.json"
+        context.session.call("files.write", path=path, text=config.text)
+
+    def prove(self, context: Context) -> Evidence:
+        config = wanted_config(context.wanted, context.answers)
+        path = f"{context.release.drafter}/config.json"
+        read = context.session.call("files.read", path=path)
+        if read["text"] != config.text or read["link"]:
+            raise self.fail(
+                context,
+                f"{read['path']} does not hold what was written",
+                f"sha256 {read['sha256']}, wanted {_sha256(config.text)}",
+                "look for what else writes there, then run again",
+            )
+        checks = checks_of(context.wanted, context.answers, config)
+        return {**_evidence(config, checks), "path": read["path"], "mode": f"{read['mode']:04o}"}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _changes(config: Desired, on_disk: str | None) -> tuple[Change, ...]:
+    """What differs on disk; where nothing is there yet, what differs from upstream."""
+    if on_disk is None:
+        found = list(config.changed)
+        return tuple(Change(c.key, c.old, c.new) for c in found) or (Change("config.json"),)
+    try:
+        differing = config_changes(parse(on_disk), config.config)
+    except DrafterConfigError as error:
+        return (Change("config.json", why=str(error)),)
+    changes = tuple(Change(c.key, c.old, c.new, "on disk") for c in differing)
+    return changes or (Change("config.json", why="same values, other bytes"),)
+
+
+def _evidence(config: Desired, checks: Sequence[Check]) -> Evidence:
+    return {
+        "sha256": _sha256(config.text),
+        "changed": [asdict(c) for c in config.changed],
+        "checks": [asdict(c) for c in checks],
+    }

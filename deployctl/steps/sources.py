@@ -1,0 +1,126 @@
+"""Where a wanted model lies on a host, what names it, and what its config.json is. Pure."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deployctl.config.models import ModelSource
+from deployctl.config.shipped import bundled_model
+from deployctl.steps.identity import digest
+from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A model that comes with deployctl: its files by relative name, with size and SHA-256."""
+
+    name: str
+    folder: Path
+    files: Mapping[str, tuple[int, str]]
+
+    @property
+    def digest(self) -> str:
+        return digest({name: sha for name, (_, sha) in self.files.items()})
+
+    @property
+    def place(self) -> str:
+        """Its folder on a host, named by its content: another content is another folder."""
+        return f"@/models/{self.name}-{self.digest}"
+
+
+@functools.cache
+def shipped(name: str) -> Shipped:
+    """Read a bundled model; links are followed, so that a host gets files."""
+    folder = bundled_model(name)
+    files = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        data = path.read_bytes()
+        files[str(path.relative_to(folder))] = (len(data), hashlib.sha256(data).hexdigest())
+    return Shipped(name, folder, files)
+
+
+ROLES = ("model", "drafter")
+
+
+def source(wanted: Deployment, role: str) -> ModelSource | None:
+    """The wanted target model or drafter; None for a method that needs no drafter model."""
+    if role == "model":
+        return wanted.profile.model
+    drafter = wanted.profile.drafter
+    return drafter.model if drafter is not None else None
+
+
+def question(wanted: Deployment, role: str) -> Question | None:
+    """What must be known about a wanted model; its key is the role."""
+    found = source(wanted, role)
+    if found is None:
+        return None
+    if found.bundled is not None:
+        place = shipped(found.bundled).place
+    else:
+        assert found.path is not None
+        place = found.path
+    return Question(role, "models.survey", {"path": place, "tensors": role == "drafter"})
+
+
+def place(wanted: Deployment, answers: Answers, role: str) -> str:
+    """The absolute folder of a wanted model on the host."""
+    return str(answers[role]["place"])
+
+
+def identity(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any] | None:
+    """What tells this model from every other, for the release's id."""
+    found = source(wanted, role)
+    if found is None:
+        return None
+    if found.bundled is not None:
+        return {"bundled": found.bundled, "digest": shipped(found.bundled).digest}
+    config = answers[role]["config"]
+    return {"path": found.path, "config": config and config["sha256"]}
+
+
+def model_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
+    """What names the target model in a release's id."""
+    found = identity(wanted, answers, "model")
+    assert found is not None, "a profile has a model"
+    return found
+
+
+def drafter_identity(wanted: Deployment, answers: Answers) -> dict[str, Any] | None:
+    """What names the drafter and its config in a release's id; None without a drafter model.
+
+    Without the drafter step the config stays upstream's, which makes another release.
+    """
+    found = identity(wanted, answers, "drafter")
+    if found is None or wanted.profile.drafter is None:
+        return None
+    overrides = {} if "drafter" in wanted.skip else wanted.profile.drafter.config
+    return {**found, "config_overrides": overrides}
+
+
+def config_text(wanted: Deployment, answers: Answers, role: str) -> str:
+    """A wanted model's own config.json, as upstream has it; raises `Unanswered`."""
+    found = source(wanted, role)
+    if found is not None and found.bundled is not None:
+        return (shipped(found.bundled).folder / "config.json").read_text(encoding="utf-8")
+    config = answers[role]["config"]
+    if config is None:
+        raise Unanswered(f"{role}: {answers[role]['place']} has no config.json")
+    return str(config["text"])
+
+
+def config(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any]:
+    """The same, parsed; `Unanswered` where it is no JSON object."""
+    try:
+        found = json.loads(config_text(wanted, answers, role))
+    except ValueError as error:
+        raise Unanswered(f"{role}: config.json is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Unanswered(f"{role}: config.json holds no object")
+    return found
