@@ -135,9 +135,33 @@ def _app(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
     return {
         "uuid": cells["gpu_uuid"],
         "pid": int(cells["pid"]),
+        "instance": None,
         "name": None if name.startswith("[") else name,
         "memory": int(memory) if _digits(memory) else None,
     }
+
+
+def to_gpus(rows: List[Dict[str, Any]], parents: Dict[str, str]) -> Optional[str]:
+    """Give rows of MIG instances the UUID of their GPU; says which instance is not known."""
+    lost = None
+    for row in rows:
+        if row["uuid"].startswith("MIG-"):
+            row["instance"] = row["uuid"]
+            row["uuid"] = parents.get(row["instance"])
+            if row["uuid"] is None:
+                lost = "whose instance %s is was not told" % row["instance"]
+    return lost
+
+
+def fill_memory(
+    rows: List[Dict[str, Any]], gpus: List[Dict[str, Any]], shown: List[Dict[str, Any]]
+) -> None:
+    """Take from the table for people the memory that the CSV did not tell."""
+    indices = {gpu["uuid"]: gpu["index"] for gpu in gpus}
+    told = {(row["gpu"], row["pid"]): row["memory"] for row in shown}
+    for row in rows:
+        if row["memory"] is None:
+            row["memory"] = told.get((indices.get(row["uuid"], -1), row["pid"]))
 
 
 def _digits(text: str) -> bool:
