@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+NAME_RULE = "lower-case letters, digits, '.', '_' and '-', 63 at most"
 
 
 class Settings(BaseModel):

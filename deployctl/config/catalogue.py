@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployctl.config.document import display, read
+from deployctl.config.document import display
 from deployctl.config.loader import load_host, load_playbook, load_profile
 from deployctl.config.search import SINGULAR, Found, Kind, Search, default_search
+from deployctl.config.yamltext import read
 from deployctl.errors import ConfigError, UsageError
 
 SCHEMA = "deployctl.profiles/1"
@@ -105,7 +106,7 @@ def as_table(found: Sequence[Entry]) -> str:
 
 def _entry(kind: Kind, found: Found) -> Entry:
     try:
-        description = read(found.path).child("description")
+        description = read(found.path, []).child("description")
         text = str(description.content) if description and description.content else ""
     except ConfigError:
         text = "(cannot be read: see `deployctl profile validate`)"

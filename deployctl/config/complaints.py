@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from deployctl.config.base import NAME, NAME_RULE
 from deployctl.config.document import Value
 from deployctl.config.origins import Origin
 from deployctl.config.problems import Problem, dotted
 from deployctl.config.shape import below, choices, entry, fields, item, section
-from deployctl.config.suggest import nearest
+from deployctl.config.suggest import did_you_mean, nearest
 
 Path = tuple[str | int, ...]
 
 
-def problems(error: ValidationError, tree: Value, schema: Any) -> list[Problem]:
-    """Every complaint as a problem; those of a union's members about one place become one."""
+def problems(
+    error: ValidationError, tree: Value, schema: Any, complete: bool = True
+) -> list[Problem]:
+    """Every complaint as a problem; those of a union's members about one place become one.
+
+    Where the tree is not `complete`, missing keys mean nothing and are left out.
+    """
     found: list[Problem] = []
     suggested: set[Path] = set()
     seen: set[Path] = set()
     details = error.errors(include_url=False)
     for detail in sorted(details, key=lambda d: d["type"] == "missing"):
         path = place(detail["loc"], schema)
+        if detail["type"] == "misfit":
+            path = (*path, detail["ctx"]["at"])
         if detail["type"] == "extra_forbidden":
             message, stands_for = _unknown(path, schema)
             suggested.update(stands_for)
             found.append(Problem(_written(tree, path), dotted(path), message))
         elif detail["type"] == "missing":
-            if path not in suggested:
+            if complete and path not in suggested:
                 found.append(
                     Problem(_written(tree, path[:-1]), dotted(path), "required, and not given")
                 )
         elif path not in seen:
-            found.append(Problem(_value(tree, path), dotted(path), _message(detail, path, schema)))
+            found.append(Problem(_place(tree, path), dotted(path), _message(detail, path, schema)))
         seen.add(path)
     return found
 
@@ -70,10 +78,7 @@ def _is_tag(token: str, schema: Any) -> bool:
 def _unknown(path: Path, schema: Any) -> tuple[str, set[Path]]:
     """What to say about an unknown key, and the paths that it most probably stands for."""
     *above, name = path
-    inner = schema
-    for token in above:
-        inner = below(inner, token)
-    known = fields(inner)
+    known = fields(_inner(tuple(above), schema))
     near = nearest(str(name), known)
     if near is not None:
         return f"unknown key; did you mean {near}?", {(*above, near)}
@@ -95,15 +100,29 @@ def _message(detail: ErrorDetails, path: Path, schema: Any) -> str:
     kind = detail["type"]
     if kind == "value_error":
         return detail["msg"].removeprefix("Value error, ")
-    if kind.endswith(("_type", "_parsing", "from_float")) or kind == "int_from_float":
-        inner = schema
-        for token in path:
-            inner = below(inner, token)
-        return f"needs {_needs(inner)}, not {_shown(detail['input'])}"
+    if kind.endswith("_type"):
+        return f"needs {_needs(_inner(path, schema))}, not {_shown(detail['input'])}"
+    given = _shown(detail["input"])
+    if kind == "literal_error":
+        inner = _inner(path, schema)
+        words = [word for choice in choices(inner) for word in get_args(choice)]
+        return f"should be one of {', '.join(words)}, not {given}{_near(detail['input'], words)}"
+    if kind == "string_pattern_mismatch" and detail["ctx"]["pattern"] == NAME:
+        return f"should be a name ({NAME_RULE}), not {given}"
     text = detail["msg"].removeprefix("Input should be ")
     if text != detail["msg"]:
-        return f"should be {text}, not {_shown(detail['input'])}"
+        return f"should be {text}, not {given}"
     return f"{text[:1].lower()}{text[1:]}"
+
+
+def _near(given: Any, words: Sequence[str]) -> str:
+    return did_you_mean(given, words) if isinstance(given, str) else ""
+
+
+def _inner(path: Path, schema: Any) -> Any:
+    for token in path:
+        schema = below(schema, token)
+    return schema
 
 
 _WORDS = {
@@ -136,14 +155,16 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
-        return "null (leave the key out for its default)"
+        return "null"
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     return f"the text {value!r}" if isinstance(value, str) else str(value)
 
 
-def _value(tree: Value, path: Path) -> Origin:
-    return _deepest(tree, path).origin
+def _place(tree: Value, path: Path) -> Origin:
+    """Where a value is written; for a section, where its key is."""
+    value = _deepest(tree, path)
+    return value.key if value.key and isinstance(value.content, dict) else value.origin
 
 
 def _written(tree: Value, path: Path) -> Origin:

@@ -44,6 +44,8 @@ class HostSettings(Settings):
     is asked about the GPUs.
     """
 
+    alternatives = (("local",), ("ssh",), ("container",))
+
     name: str = Field(pattern=NAME)
     local: bool = False
     ssh: SshSettings | None = None

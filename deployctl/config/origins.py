@@ -16,6 +16,11 @@ class Origin:
     line: int = 0
     column: int = 0
 
+    @property
+    def layer(self) -> str:
+        """Which of the layers it belongs to: `file`, `environment`, `--set` or `default`."""
+        return "file" if self.line else self.source.partition(" ")[0]
+
     def __str__(self) -> str:
         return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
 

@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployctl.config.document import Value, parse_scalar
+from deployctl.config.document import Value
+from deployctl.config.layers import put
 from deployctl.config.origins import COMMAND_LINE, Origin, environment
 from deployctl.config.problems import Problem, dotted
 from deployctl.config.shape import below, entry, fields, item, section
 from deployctl.config.suggest import did_you_mean, folded
+from deployctl.config.yamltext import parse_scalar
 from deployctl.errors import ConfigError, UsageError
 
 PREFIX = "DEPLOYCTL_"
@@ -44,8 +46,8 @@ def from_environment(environ: Mapping[str, str], schema: Any) -> list[Override]:
         if not name.startswith(PREFIX):
             continue
         tokens = tuple(name.removeprefix(PREFIX).split("__"))
+        origin = environment(name)
         if len(tokens) > 1 or tokens[0].lower() in fields(schema):
-            origin = environment(name)
             found.append(Override(tokens, parse_scalar(environ[name], origin), origin, True))
     return found
 
@@ -70,6 +72,8 @@ def from_command_line(sets: Sequence[str]) -> list[Override]:
 
 def apply(tree: Value, override: Override, schema: Any) -> Value:
     """The tree with one override in it; raises `UnknownPath`."""
+    if override.tokens[0].lower() == "extends":
+        raise UnknownPath("only a file can say what it extends")
     return _place(tree, override, 0, schema)
 
 
@@ -89,11 +93,14 @@ def _place(tree: Value | None, override: Override, depth: int, schema: Any) -> V
         raise UnknownPath(f"{where} is a plain value, nothing lies below it")
     name, used = _key(tree, override, depth, schema)
     inner = below(schema, name)
-    base = tree if tree is not None and isinstance(tree.content, dict) else None
-    if base is None:
+    base = tree
+    if base is None or base.content is None:
         base = Value({}, override.origin, override.origin)
+    if not isinstance(base.content, dict):
+        where = dotted(override.tokens[:depth])
+        raise UnknownPath(f"{where} is no mapping in the profile, nothing lies below it")
     child = _place(base.child(name), override, depth + used, inner)
-    return base.with_entry(name, child)
+    return put(base, name, child, schema)
 
 
 def _key(tree: Value | None, override: Override, depth: int, schema: Any) -> tuple[str, int]:

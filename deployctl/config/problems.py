@@ -27,7 +27,7 @@ def invalid(what: str, problems: Iterable[Problem], next: str = "") -> ConfigErr
         set(problems), key=lambda p: (p.origin.source, p.origin.line, p.origin.column, p.path)
     )
     return ConfigError(
-        what,
+        what if len(listed) == 1 else f"{what}: {len(listed)} problems",
         "\n".join(str(problem) for problem in listed),
         next or "Correct it and try again; nothing was touched on any host.",
     )

@@ -60,19 +60,28 @@ def takes_text(annotation: Any) -> bool:
     return str in allowed and not {int, float, bool, Any} & set(map(_hashable, allowed))
 
 
-def with_text(value: Value, annotation: Any) -> Value:
-    """The tree with every plain scalar kept as written where the schema asks for text.
+def takes_null(annotation: Any) -> bool:
+    """Whether null is a value here; elsewhere it says that nothing is given."""
+    return bool({type(None), Any} & set(map(_hashable, choices(annotation))))
 
-    An empty scalar (null) stays null: it says that nothing is given.
+
+def fitted(value: Value, annotation: Any) -> Value:
+    """The tree as the schema reads it.
+
+    A plain scalar is kept as written where text is asked for, so `python: 3.10` does not become
+    3.1. A key without a value counts as not given where null is no value.
     """
     if isinstance(value.content, dict):
-        entries = {
-            name: with_text(child, below(annotation, name)) for name, child in value.entries.items()
-        }
+        entries = {}
+        for name, child in value.entries.items():
+            inner = below(annotation, name)
+            if child.content is None and inner is not None and not takes_null(inner):
+                continue
+            entries[name] = fitted(child, inner)
         return replace(value, content=entries)
     if isinstance(value.content, tuple):
         inner = item(annotation)
-        return replace(value, content=tuple(with_text(child, inner) for child in value.content))
+        return replace(value, content=tuple(fitted(child, inner) for child in value.content))
     number = isinstance(value.content, bool | int | float)
     if number and value.text is not None and takes_text(annotation):
         return replace(value, content=value.text)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployctl.config.document import display, leaves, scalar
+from deployctl.config.document import display, leaves
 from deployctl.config.loader import Loaded
 from deployctl.config.problems import dotted
+from deployctl.config.yamltext import scalar
 
 SCHEMA = "deployctl.profile/1"
 

@@ -1,0 +1,226 @@
+"""YAML text read into a document, and values written as YAML.
+
+Scalars are read by YAML 1.2's core schema (https://yaml.org/spec/1.2.2/#103-core-schema), not by
+PyYAML's 1.1: `on`, `22:22` and `2026-11-30` are text, and `1e7` is a number. Keys are text as
+written. Refused, each with its position: a key given twice, a tag, a second document, an alias
+inside its own anchor.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deployctl.config.document import Value, display
+from deployctl.config.origins import Origin
+from deployctl.config.problems import Problem, invalid
+
+_MOST_VALUES = 100_000
+"""Far beyond any profile; reached only by aliases that multiply each other."""
+
+
+def read(path: Path, problems: list[Problem]) -> Value:
+    """The document in a file.
+
+    Raises `ConfigError` where it cannot be read at all; what is wrong in a document that can is
+    added to `problems`, each with file, line and column.
+    """
+    shown = display(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise invalid(
+            f"cannot read {shown}", [Problem(Origin(shown), "", _reason(error))]
+        ) from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        problem = Problem(Origin(shown, line, column), "", "this byte is not UTF-8 text")
+        raise invalid(f"cannot read {shown}", [problem]) from None
+    return parse(text, shown, problems)
+
+
+def parse(text: str, source: str, problems: list[Problem]) -> Value:
+    """The document in `text`, as `read`; `source` names it. An empty one is an empty mapping."""
+    value = _parsed(text, source, problems)
+    return Value({}, Origin(source, 1, 1)) if value is None else value
+
+
+def parse_scalar(text: str, origin: Origin) -> Value:
+    """A value from a variable or the command line: YAML, all of it from one origin.
+
+    Nothing at all is null. Raises `ConfigError` where it is not YAML.
+    """
+    problems: list[Problem] = []
+    value = _parsed(text, str(origin), problems)
+    if problems:
+        raise invalid(f"cannot read {origin}", problems)
+    return Value(None, origin) if value is None else _at(value, origin)
+
+
+def _parsed(text: str, source: str, problems: list[Problem]) -> Value | None:
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+        return None if node is None else _Reader(source, problems).value(node, None, ())
+    except yaml.MarkedYAMLError as error:
+        problem = _syntax_problem(error, source)
+    except yaml.reader.ReaderError as error:
+        problem = _character_problem(error, text, source)
+    except RecursionError:
+        problem = Problem(Origin(source), "", "it is nested too deeply")
+    raise invalid(f"cannot read {source}", [problem])
+
+
+def scalar(value: Any) -> str:
+    """One value in YAML on one line, quoted where YAML 1.1 or 1.2 would read it as another."""
+    style = '"' if isinstance(value, str) and "\n" in value else None
+    written = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        default_flow_style=True,
+        default_style=style,
+        allow_unicode=True,
+        width=float("inf"),
+        sort_keys=False,
+    )
+    return written.removesuffix("\n").removesuffix("...").rstrip("\n")
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's parser with the core schema's resolvers."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's writer, which must know both schemas to quote what either would misread."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_RESOLVERS = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+)
+for _name, _pattern, _first in _RESOLVERS:
+    for _side in (_Loader, _Dumper):
+        _side.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), _first
+        )
+
+
+class _Reader:
+    """Turns PyYAML's nodes into values and collects what is wrong on the way."""
+
+    def __init__(self, source: str, problems: list[Problem]) -> None:
+        self._source = source
+        self._left = _MOST_VALUES
+        self._problems = problems
+
+    def value(self, node: yaml.Node, key: Origin | None, above: tuple[int, ...]) -> Value:
+        origin = self._origin(node)
+        self._left -= 1
+        if self._left < 0:
+            raise yaml.MarkedYAMLError(
+                problem="too many values; aliases multiply them", problem_mark=node.start_mark
+            )
+        if id(node) in above:
+            raise yaml.MarkedYAMLError(
+                problem="an alias inside its own anchor", problem_mark=node.start_mark
+            )
+        below = (*above, id(node))
+        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            return Value(self._mapping(node, below), origin, key)
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            items = tuple(self.value(item, None, below) for item in node.value)
+            return Value(items, origin, key)
+        if isinstance(node, yaml.ScalarNode) and node.tag in _CONSTRUCT:
+            content = _CONSTRUCT[node.tag](node.value)
+            return Value(content, origin, key, text=None if node.style else node.value)
+        self._problems.append(Problem(origin, "", f"the tag {node.tag} means nothing here"))
+        return Value(None, origin, key)
+
+    def _mapping(self, node: yaml.MappingNode, above: tuple[int, ...]) -> dict[str, Value]:
+        entries: dict[str, Value] = {}
+        for key, item in node.value:
+            at = self._origin(key)
+            if not isinstance(key, yaml.ScalarNode):
+                self._problems.append(Problem(at, "", "a key must be plain text"))
+                continue
+            name = str(key.value)
+            if name in entries:
+                first = entries[name].key
+                self._problems.append(Problem(at, name, f"given twice; first at {first}"))
+                continue
+            entries[name] = self.value(item, at, above)
+        return entries
+
+    def _origin(self, node: yaml.Node) -> Origin:
+        return Origin(self._source, node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _integer(text: str) -> int:
+    for prefix, base in (("0x", 16), ("0o", 8)):
+        if text.startswith(prefix):
+            return int(text[2:], base)
+    return int(text)
+
+
+_CONSTRUCT: dict[str, Any] = {
+    "tag:yaml.org,2002:str": str,
+    "tag:yaml.org,2002:null": lambda text: None,
+    "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
+    "tag:yaml.org,2002:int": _integer,
+    "tag:yaml.org,2002:float": lambda text: float(
+        text.lower().replace(".inf", "inf").replace(".nan", "nan")
+    ),
+}
+
+
+def _at(value: Value, origin: Origin) -> Value:
+    content = value.content
+    if isinstance(content, dict):
+        content = {name: _at(entry, origin) for name, entry in content.items()}
+    elif isinstance(content, tuple):
+        content = tuple(_at(item, origin) for item in content)
+    return Value(content, origin, None if value.key is None else origin, value.text)
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    words = ", ".join(part for part in (error.context, error.problem) if part)
+    where = Origin(source, mark.line + 1, mark.column + 1) if mark else Origin(source)
+    return Problem(where, "", words or "not YAML")
+
+
+def _character_problem(error: yaml.reader.ReaderError, text: str, source: str) -> Problem:
+    before = text[: error.position]
+    line = before.count("\n") + 1
+    column = len(before) - (before.rfind("\n") + 1) + 1
+    return Problem(
+        Origin(source, line, column),
+        "",
+        f"the character U+{error.character:04X} is not allowed",
+    )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
