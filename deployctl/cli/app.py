@@ -14,6 +14,12 @@ from deployctl.errors import DeployError
 app = typer.Typer(
     name="deployctl",
     help="Say what should be served: a GPU host serves it, provably, or keeps the last good one.",
+    epilog=(
+        "Exit codes: 0 done or nothing to do, 1 internal error, 2 usage, 3 profile or playbook "
+        "invalid, 4 host unreachable or access refused, 5 skipped: another run holds the lock, "
+        "6 build or verify failed, 7 not ready, 8 smoke failed, 9 acceptance failed, "
+        "10 failed and the previous release was restored, 11 undecided, 130 interrupted."
+    ),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -37,9 +43,7 @@ def deployctl(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Exit codes: 0 done or nothing to do, 1 internal error, 2 usage, 3 profile invalid,
-    4 host unreachable, 5 skipped (another run), 6 build or verify failed, 7 not ready,
-    8 smoke failed, 9 acceptance failed, 10 failed and restored, 11 undecided, 130 interrupted."""
+    """Options before the command."""
 
 
 def main() -> None:
