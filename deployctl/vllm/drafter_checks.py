@@ -148,7 +148,8 @@ def _usual(ids: list[int], layers: int, drafter: Shape, around: Circumstances) -
     )
     before = shape(around.upstream).layer_ids if around.upstream else None
     base = list(before) if before else usual
-    if ids == [i + 1 for i in base]:
+    # A stale upstream that is one too low may well be raised to the usual choice.
+    if ids != usual and ids == [i + 1 for i in base]:
         fixed = around.layer_offset
         yield Check(
             "layer_ids_shifted",
