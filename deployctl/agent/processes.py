@@ -80,10 +80,12 @@ def carrying(mark: str) -> List[Stat]:
 
 
 def started_at(start: int) -> float:
-    """Unix time of a start given in ticks since boot; exact to about 10 ms."""
-    with open("/proc/stat", encoding="ascii") as file:
-        boot = next(int(line.split()[1]) for line in file if line.startswith("btime"))
-    return boot + start / TICKS
+    """Unix time of a start given in ticks since boot; exact to about 10 ms.
+
+    Not from /proc/stat's btime, which has whole seconds.
+    """
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return round(boot + start / TICKS, 2)
 
 
 def command(pid: int) -> List[str]:
