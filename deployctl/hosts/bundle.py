@@ -12,10 +12,12 @@ from importlib import resources
 PACKAGE = "deployctl_agent"
 # What starts the agent, on any Python there is: it must be able to say "too old" to an old one.
 # It keeps the agent by its hash, asks for the bytes only when they are missing, and hands over
-# requests that arrived meanwhile, so that a first request needs no extra round trip.
+# requests that arrived meanwhile, so that a first request needs no extra round trip. It begins
+# with an empty line: a login script's greeting may lack its own end.
 BOOTSTRAP = """\
 import sys,os,json,base64,hashlib
 i=getattr(sys.stdin,"buffer",sys.stdin);o=os.fdopen(os.dup(1),"w");os.dup2(2,1)
+o.write("\\n")
 def say(m):
     o.write(json.dumps(m)+"\\n");o.flush()
 if sys.version_info<(3,9):

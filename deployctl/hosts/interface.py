@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from deployctl.errors import HostError
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -40,6 +42,10 @@ class Transport(Protocol):
 
     def open(self, argv: Sequence[str]) -> Channel:
         """Start a program there; raises a `HostError` that says why it cannot."""
+
+    def explain(self, ending: Ending | None) -> HostError | None:
+        """Why a program that was opened never got to run, where this way knows more than its
+        ending says; `ending` is None when it neither spoke nor ended in time."""
 
     def close(self) -> None:
         """Give up every connection."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
-from typing import IO
+from contextlib import ExitStack, suppress
 
-from deployctl.errors import NoPython
+from deployctl.errors import HostError, NoPython
 from deployctl.hosts.interface import Ending
+
+CLOSE_LIMIT = 3.0
+"""Seconds from the end of its input until a child is killed."""
+STDERR_KEPT = 4000
 
 
 class LocalTransport:
@@ -25,6 +30,10 @@ class LocalTransport:
         except OSError as error:
             raise NoPython(self.name, f"{program} cannot be started", str(error)) from error
 
+    def explain(self, ending: Ending | None) -> HostError | None:
+        """A child process knows no more than its ending says."""
+        return None
+
     def close(self) -> None:
         """Nothing is kept open between channels."""
 
@@ -33,40 +42,63 @@ class LocalChannel:
     """A child process's streams."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            bufsize=0,
-            # Ctrl-C is ours to handle: the agent must live to undo what was begun.
-            start_new_session=True,
-        )
+        with ExitStack() as undo:
+            self._stderr = undo.enter_context(tempfile.TemporaryFile())
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                bufsize=0,
+                # Ctrl-C is ours to handle: the agent must live to undo what was begun.
+                start_new_session=True,
+            )
+            undo.pop_all()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._reading = threading.Lock()
+        self._closing = threading.Lock()
+        self._ending: Ending | None = None
 
     def send(self, data: bytes) -> None:
-        assert self._process.stdin is not None
         view = memoryview(data)
-        while view:
-            view = view[self._process.stdin.write(view) or 0 :]
+        try:
+            while view:
+                view = view[self._stdin.write(view) or 0 :]
+        except ValueError as error:
+            raise BrokenPipeError(str(error)) from error
 
     def receive(self) -> bytes:
-        assert self._process.stdout is not None
-        return self._process.stdout.read(65536)
+        with self._reading:
+            return b"" if self._stdout.closed else self._stdout.read(65536)
 
     def ending(self) -> Ending:
-        try:
-            status: int | None = self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            status = None
-        self._stderr.seek(0)
-        return Ending(status, self._stderr.read()[-4000:].decode(errors="replace"))
+        with self._closing:
+            return self._ending or self._end(5)
 
     def close(self) -> None:
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
+        # Its input's end is the agent's sign to leave; a hung one is killed. Either way its
+        # output ends, and with it whoever waits in `receive`.
+        with suppress(OSError):
+            self._stdin.close()
+        with self._closing:
+            if self._ending is None:
+                self._end(CLOSE_LIMIT)
+        # Nobody may close a file that another thread reads; its end comes now.
+        if self._reading.acquire(timeout=CLOSE_LIMIT):
+            self._stdout.close()
+            self._reading.release()
+
+    def _end(self, patience: float) -> Ending:
+        status: int | None
         try:
-            self._process.wait(timeout=2)
+            status = self._process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+            status = None
+        with self._stderr:
+            self._stderr.seek(0)
+            words = self._stderr.read()[-STDERR_KEPT:].decode(errors="replace")
+        self._ending = Ending(status, words)
+        return self._ending

@@ -13,12 +13,18 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from deployctl.errors import ConnectionLost, HostError, NoPython, RemoteError
+from deployctl.errors import ConnectionLost, RemoteError
+from deployctl.hosts import refusal
 from deployctl.hosts.bundle import BOOTSTRAP, bundle
-from deployctl.hosts.interface import Channel, Transport
+from deployctl.hosts.interface import Channel, Ending, Transport
+from deployctl.hosts.stream import Stream
 
 Event = Callable[[dict[str, Any]], None]
-PYTHON_KEY = "python: /path/to/python3"
+
+LONGEST_LINE = 64 << 20
+"""Bytes without a line's end after which what comes cannot be the agent's."""
+NOISE_KEPT = 2000
+JOIN_LIMIT = 5.0
 
 
 @dataclass(frozen=True)
@@ -61,19 +67,34 @@ class Session:
         self.round_trips = 0
         self._limits = limits
         self._transport = transport
+        self._python = python
         self._numbers = itertools.count(1)
         self._pending: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._lock = threading.Lock()
-        self._ready: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._lost: ConnectionLost | None = None
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._ready: queue.Queue[dict[str, Any] | Ending] = queue.Queue()
+        self._noise = b""
+        self._lost: tuple[str, str] | None = None
         self._heard = time.monotonic()
         self._closed = threading.Event()
-        self._python = python
-        self._channel: Channel = transport.open([python, "-c", BOOTSTRAP])
+        try:
+            self._channel: Channel = transport.open([python, "-c", BOOTSTRAP])
+        except BaseException:
+            transport.close()
+            raise
+        self._threads = [
+            threading.Thread(target=work, name=f"{work.__name__} {self.name}", daemon=True)
+            for work in (self._read, self._write, self._watch)
+        ]
+        for thread in self._threads[:2]:
+            thread.start()
         self._send({"hash": bundle().sha256, "root": root, "silence": limits.silence})
-        threading.Thread(target=self._read, name=f"read {self.name}", daemon=True).start()
-        self.agent: Mapping[str, Any] = self._start()
-        threading.Thread(target=self._watch, name=f"watch {self.name}", daemon=True).start()
+        try:
+            self.agent: Mapping[str, Any] = self._start()
+        except BaseException:
+            self.close()
+            raise
+        self._threads[2].start()
 
     @property
     def root(self) -> str:
@@ -82,11 +103,7 @@ class Session:
 
     def ask(self, calls: Sequence[Call], on_event: Event | None = None) -> list[Any]:
         """Several operations in one round trip; each answer is a value or a `RemoteError`."""
-        results = self._request(calls, on_event)
-        return [
-            result["value"] if "error" not in result else self._error(call, result["error"])
-            for call, result in zip(calls, results, strict=True)
-        ]
+        return self._answers(calls, self._request(calls, on_event))
 
     def call(self, op: str, on_event: Event | None = None, /, **args: Any) -> Any:
         """One operation; raises `RemoteError` where the agent could not answer."""
@@ -102,8 +119,12 @@ class Session:
     def close(self) -> None:
         """End the conversation; the agent ends and its locks fall."""
         self._closed.set()
+        self._outgoing.put(None)
         self._channel.close()
         self._transport.close()
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(timeout=JOIN_LIMIT)
 
     def __enter__(self) -> Session:
         return self
@@ -122,52 +143,25 @@ class Session:
         deadline = time.monotonic() + self._limits.start
         while True:
             try:
-                message = self._ready.get(timeout=max(0.0, deadline - time.monotonic()))
+                word = self._ready.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                self.close()
-                raise ConnectionLost(
+                raise self._transport.explain(None) or ConnectionLost(
                     self.name,
                     "the agent did not start",
                     f"no word from it within {self._limits.start:g} s",
                     "look whether the host is overloaded or its disk is full",
                 ) from None
-            if "need" in message:
+            if isinstance(word, Ending):
+                explained = self._transport.explain(word)
+                noise = self._noise.decode(errors="replace").strip()
+                raise explained or refusal.of_ending(self.name, self._python, word, noise)
+            if "need" in word:
                 self._send({"code": base64.b64encode(bundle().data).decode("ascii")})
-            elif "ready" in message:
-                ready: Mapping[str, Any] = message["ready"]
-                return ready
+            elif "refused" in word:
+                raise refusal.of_agent(self.name, word)
             else:
-                self.close()
-                raise self._refusal(message)
-
-    def _refusal(self, message: Mapping[str, Any]) -> HostError:
-        if message.get("refused") == "python":
-            return NoPython(
-                self.name,
-                f"python3 there is {message['why']}, the agent needs 3.9 or newer",
-                next=f"install a newer one there and name it in the host file: {PYTHON_KEY}",
-            )
-        if message.get("refused") == "root":
-            return HostError(
-                self.name,
-                "the agent's directory cannot be written",
-                str(message["why"]),
-                "name a writable one in the host file: root: /path",
-            )
-        status, stderr = message.get("status"), str(message.get("stderr", "")).strip()
-        if status == 127 or "not found" in stderr or "No such file" in stderr:
-            return NoPython(
-                self.name,
-                f"no usable {self._python} on the host",
-                stderr,
-                f"install Python 3.9 or newer there, or name it in the host file: {PYTHON_KEY}",
-            )
-        return ConnectionLost(
-            self.name,
-            f"the agent ended before it began, status {'unknown' if status is None else status}",
-            stderr,
-            f"try it by hand: {self._python} -V on {self.name}",
-        )
+                ready: Mapping[str, Any] = word["ready"]
+                return ready
 
     def _request(self, calls: Sequence[Call], on_event: Event | None) -> list[dict[str, Any]]:
         number, box = self._open(calls)
@@ -177,45 +171,66 @@ class Session:
                 if "results" in message:
                     return list(message["results"])
                 if "lost" in message:
-                    raise self._lost or ConnectionLost(self.name, "the connection was closed")
+                    raise self._gone()
                 if on_event is not None:
                     on_event(message["event"])
         except BaseException:
-            if self._lost is None and not self._closed.is_set():
-                self._send({"cancel": number})
+            self._send({"cancel": number})
             raise
         finally:
-            self._pending.pop(number, None)
+            self._forget(number)
 
     def _open(self, calls: Sequence[Call]) -> tuple[int, queue.Queue[dict[str, Any]]]:
-        number = next(self._numbers)
         box: queue.Queue[dict[str, Any]] = queue.Queue()
         with self._lock:
             if self._lost is not None:
-                raise self._lost
+                raise self._gone()
+            number = next(self._numbers)
             self._pending[number] = box
-        self.round_trips += 1
+            self.round_trips += 1
         self._send({"id": number, "calls": [{"op": c.op, "args": dict(c.args)} for c in calls]})
         return number, box
 
+    def _forget(self, number: int) -> None:
+        self._pending.pop(number, None)
+
+    def _answers(self, calls: Sequence[Call], results: Sequence[dict[str, Any]]) -> list[Any]:
+        return [
+            result["value"] if "error" not in result else self._error(call, result["error"])
+            for call, result in zip(calls, results, strict=True)
+        ]
+
+    def _error(self, call: Call, error: Mapping[str, Any]) -> RemoteError:
+        return RemoteError(
+            self.name, call.op, str(error["kind"]), str(error["message"]), error.get("detail")
+        )
+
     def _send(self, message: Mapping[str, Any]) -> None:
-        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        with self._lock:
+        # Never blocks: a link that takes no more bytes must not stop the watch over it.
+        self._outgoing.put(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def _write(self) -> None:
+        while (data := self._outgoing.get()) is not None:
             try:
                 self._channel.send(data)
             except (OSError, EOFError):
-                # The reader learns why, with the exit status and the last words.
-                return
+                return  # the reader learns why, with the exit status and the last words
 
     def _read(self) -> None:
-        rest = b""
+        line = bytearray()
         while data := self._receive():
             self._heard = time.monotonic()
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                self._dispatch(line)
+            head, *others = data.split(b"\n")
+            line += head
+            for other in others:
+                self._dispatch(bytes(line))
+                line = bytearray(other)
+            if len(line) > LONGEST_LINE:
+                self._lose("what the host sends is not the agent's", repr(bytes(line[:200])))
+                self._channel.close()
+        self._noise = (self._noise + line)[-NOISE_KEPT:]
         ending = self._channel.ending()
-        self._ready.put({"status": ending.status, "stderr": ending.stderr})
+        self._ready.put(ending)
         self._lose("the connection to the agent ended", ending.stderr.strip())
 
     def _receive(self) -> bytes:
@@ -227,11 +242,12 @@ class Session:
     def _dispatch(self, line: bytes) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
-            return  # a login shell's greeting
-        if not isinstance(message, dict) or "pong" in message:
-            return
-        if "id" in message:
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            # A login shell's greeting; kept in case that it says why there is no agent.
+            self._noise = (self._noise + line + b"\n")[-NOISE_KEPT:]
+        elif "id" in message:
             box = self._pending.get(message["id"])
             if box is not None:
                 box.put(message)
@@ -240,51 +256,24 @@ class Session:
 
     def _watch(self) -> None:
         for count in itertools.count(1):
-            if self._closed.wait(self._limits.ping):
-                return
-            if time.monotonic() - self._heard > self._limits.dead:
+            left = self._heard + self._limits.dead - time.monotonic()
+            if left <= 0:
                 self._lose("the host stopped answering", f"silent for {self._limits.dead:g} s")
                 self._channel.close()
+                return
+            if self._closed.wait(min(left, self._limits.ping)):
                 return
             self._send({"ping": count})
 
     def _lose(self, what: str, why: str) -> None:
         with self._lock:
             if self._lost is None:
-                self._lost = ConnectionLost(
-                    self.name, what, why, "run the same command again: it takes up what is running"
-                )
+                self._lost = (what, why)
             pending = list(self._pending.values())
         for box in pending:
             box.put({"lost": True})
 
-    def _error(self, call: Call, error: Mapping[str, Any]) -> RemoteError:
-        return RemoteError(
-            self.name, call.op, str(error["kind"]), str(error["message"]), error.get("detail")
-        )
-
-
-class Stream:
-    """A running operation: `feed` it, take its `events`; `cancel` ends it."""
-
-    def __init__(self, session: Session, call: Call) -> None:
-        self._session = session
-        self._call = call
-        self._number, self._box = session._open([call])
-
-    def feed(self, data: Any) -> None:
-        """Hand the operation its next input."""
-        self._session._send({"feed": self._number, "data": data})
-
-    def cancel(self) -> None:
-        """Ask the operation to end."""
-        self._session._send({"cancel": self._number})
-
-    def next(self) -> dict[str, Any] | None:
-        """The next event, blocking; None when the operation has ended or the host is gone."""
-        message = self._box.get()
-        if "event" in message:
-            event: dict[str, Any] = message["event"]
-            return event
-        self._session._pending.pop(self._number, None)
-        return None
+    def _gone(self) -> ConnectionLost:
+        what, why = self._lost or ("the connection was closed", "")
+        todo = "run the same command again: it takes up what is running"
+        return ConnectionLost(self.name, what, why, todo)

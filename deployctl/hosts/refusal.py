@@ -1,0 +1,48 @@
+"""Why an agent did not start, from what the host said instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.errors import ConnectionLost, HostError, NoPython
+from deployctl.hosts.interface import Ending
+
+NAME_IT = "name it in the host file: python: /path/to/python3"
+NOT_FOUND = 127
+"""A shell's status, and env's and lxc-attach's, for a program that does not exist."""
+
+
+def of_agent(name: str, word: Mapping[str, Any]) -> HostError:
+    """The agent's own refusal: `python` is too old for it, or its `root` cannot be written."""
+    if word["refused"] == "python":
+        return NoPython(
+            name,
+            f"python3 there is {word['why']}, the agent needs 3.9 or newer",
+            next=f"install a newer one there and {NAME_IT}",
+        )
+    return HostError(
+        name,
+        "the agent's directory cannot be written",
+        str(word["why"]),
+        "name a writable one in the host file: root: /path",
+    )
+
+
+def of_ending(name: str, python: str, ending: Ending, said: str) -> HostError:
+    """The program ended before the agent's first word; `said` is what its output held instead."""
+    why = "\n".join(part for part in (ending.stderr.strip(), said) if part)
+    if ending.status == NOT_FOUND:
+        return NoPython(
+            name,
+            f"there is no {python} on the host",
+            why,
+            f"install Python 3.9 or newer there, or {NAME_IT}",
+        )
+    status = "unknown" if ending.status is None else ending.status
+    return ConnectionLost(
+        name,
+        f"the agent ended before it began, status {status}",
+        why,
+        f"try it by hand on {name}: {python} -V",
+    )

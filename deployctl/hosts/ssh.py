@@ -1,0 +1,285 @@
+"""A machine reached by SSH: one Fabric connection, through jump hosts where there are any.
+
+Fabric holds the connection and its gateways. What it would decide by itself is taken from it:
+the ssh_config (OpenSSH resolves it), unknown host keys (it would accept them), keys to offer
+(it may prompt) and proxy commands (paramiko's own spins when the command ends).
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import paramiko
+from fabric import Config, Connection
+from paramiko.ssh_exception import NoValidConnectionsError
+
+from deployctl.config.host import SshSettings
+from deployctl.errors import HostError, Unreachable
+from deployctl.hosts import known_hosts
+from deployctl.hosts.interface import Ending
+from deployctl.hosts.ssh_config import Endpoint, hop, resolve
+from deployctl.hosts.ssh_keys import UserKeys
+
+# Without any handler, logging would write paramiko's tracebacks into the user's terminal.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+CLOSE_LIMIT = 3.0
+"""Seconds that a polite end of a channel may take before its connection is cut."""
+STDERR_KEPT = 4000
+MOST_HOPS = 8
+
+
+class SshTransport:
+    """Starts programs on a machine over SSH. Connects when first asked to.
+
+    `settings.connect_timeout` bounds, each for itself: the connection, the server's banner,
+    the answer to a key, and the opening of a channel.
+    """
+
+    def __init__(self, name: str, settings: SshSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._route: list[Connection] = []
+        self._proxies: list[ProxyProcess] = []
+        self._connecting = threading.Lock()
+
+    def open(self, argv: Sequence[str]) -> SshChannel:
+        with self._connecting:
+            if not self._route:
+                try:
+                    self._connect(self._settings, 0)
+                except BaseException:
+                    self.close()
+                    raise
+        transport = self._route[-1].transport
+        limit = self._settings.connect_timeout
+        try:
+            with _within(limit, transport.close):
+                channel = transport.open_session(timeout=limit)
+                # The one place where an argv becomes a shell's command.
+                channel.exec_command(shlex.join(argv))
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise Unreachable(
+                self.name,
+                "the host is connected and does not start a program",
+                str(error) or f"no answer within {limit:g} s",
+                "look at the host's sshd log, and whether it hangs",
+            ) from error
+        return SshChannel(channel, transport.close)
+
+    def explain(self, ending: Ending | None) -> HostError | None:
+        """SSH knows no more than the ending itself says."""
+        return None
+
+    def close(self) -> None:
+        # The nearest first: over a link that is gone, a tunnelled connection cannot end politely.
+        for connection in self._route:
+            connection.client.close()
+        for proxy in self._proxies:
+            proxy.close()
+        self._route, self._proxies = [], []
+
+    def _connect(self, settings: SshSettings, depth: int) -> Connection:
+        """Connect to `settings`, through its jump hosts, each resolved by OpenSSH's rules."""
+        endpoint = resolve(self.name, settings)
+        if depth + len(endpoint.jumps) > MOST_HOPS:
+            raise HostError(
+                self.name,
+                f"more than {MOST_HOPS} jump hosts on the way to {self._settings.address}",
+                f"{endpoint.alias} goes through {', '.join(endpoint.jumps)}",
+                "look for a ProxyJump that leads to itself in your ssh_config",
+            )
+        gateway: Connection | None = None
+        for jump in endpoint.jumps:
+            through = hop(settings, jump)
+            if gateway is None:
+                gateway = self._connect(through, depth + len(endpoint.jumps))
+            else:
+                gateway = self._link(resolve(self.name, through), through, gateway)
+        return self._link(endpoint, settings, gateway)
+
+    def _link(
+        self, endpoint: Endpoint, settings: SshSettings, gateway: Connection | None
+    ) -> Connection:
+        limit = settings.connect_timeout
+        known = known_hosts.known_keys(endpoint)
+
+        def start(sock: Any, **options: Any) -> paramiko.Transport:
+            transport = paramiko.Transport(sock, **options)
+            security = transport.get_security_options()
+            security.key_types = known_hosts.preferred_types(known, tuple(security.key_types))
+            return transport
+
+        options: dict[str, Any] = {
+            "timeout": limit,
+            "banner_timeout": limit,
+            "auth_timeout": limit,
+            "channel_timeout": limit,
+            "transport_factory": start,
+            "auth_strategy": UserKeys(self.name, endpoint, limit),
+        }
+        proxy: ProxyProcess | None = None
+        if endpoint.proxy_command is not None and gateway is None:
+            proxy = ProxyProcess(endpoint.proxy_command)
+            self._proxies.append(proxy)
+            options["sock"] = proxy.socket
+        connection = Connection(
+            endpoint.hostname,
+            user=endpoint.user,
+            port=endpoint.port,
+            # Empty and lazy: no ssh_config, no fabric.yaml of the working directory.
+            config=Config(lazy=True, ssh_config=paramiko.SSHConfig()),
+            gateway=gateway or False,
+            forward_agent=False,
+            connect_kwargs=options,
+        )
+        connection.client.set_missing_host_key_policy(
+            StrictHostKeys(self.name, endpoint, settings.accept_new)
+        )
+        self._route.append(connection)
+        try:
+            connection.open()
+        except HostError:
+            raise
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._unreachable(endpoint, gateway, proxy, limit, error) from error
+        return connection
+
+    def _unreachable(
+        self,
+        endpoint: Endpoint,
+        gateway: Connection | None,
+        proxy: ProxyProcess | None,
+        limit: float,
+        error: Exception,
+    ) -> Unreachable:
+        place = endpoint.place
+        through = f" through {gateway.original_host}" if gateway is not None else ""
+        why = str(error) or type(error).__name__
+        if isinstance(error, socket.gaierror):
+            what = f"the name {endpoint.hostname} cannot be resolved"
+            todo = "correct ssh: address in the host file, or HostName in your ssh_config"
+        elif isinstance(error, NoValidConnectionsError):
+            what = f"no connection to {place}"
+            why = "; ".join(dict.fromkeys(str(one) for one in error.errors.values()))
+            todo = "see whether the host is up and sshd listens on that port"
+        elif isinstance(error, TimeoutError):
+            what = f"no answer from {place} within {limit:g} s"
+            todo = "see whether the host is up and the network leads there"
+        elif isinstance(error, paramiko.ChannelException):
+            what = f"no connection to {place}{through}"
+            todo = f"see whether the jump host may and can reach {endpoint.hostname}"
+        elif isinstance(error, OSError):
+            what = f"no connection to {place}{through}"
+            todo = "see whether the host is up and the network leads there"
+        else:
+            what = f"{place}{through} is reached and does not speak SSH with us"
+            todo = "see whether it hangs, whether its sshd turns connections away, or whether "
+            todo += "something else listens on that port"
+        if proxy is not None:
+            why = f"{why}; ProxyCommand {proxy.command}: {proxy.words() or 'said nothing'}"
+        return Unreachable(self.name, what, why, todo)
+
+
+class StrictHostKeys(paramiko.MissingHostKeyPolicy):
+    """Asks our own reading of known_hosts about every key; paramiko itself is given none."""
+
+    def __init__(self, name: str, endpoint: Endpoint, accept_new: bool) -> None:
+        self._name = name
+        self._endpoint = endpoint
+        self._accept_new = accept_new
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        known_hosts.check(self._name, self._endpoint, key, self._accept_new)
+
+
+class SshChannel:
+    """The streams of one program on the far side. `cut` ends its whole connection at once."""
+
+    def __init__(self, channel: paramiko.Channel, cut: Callable[[], None]) -> None:
+        self._channel = channel
+        self._cut = cut
+        self._stderr = bytearray()
+        # Both streams share one window: a stderr that nobody reads would stop stdout.
+        self._drain = threading.Thread(target=self._keep_stderr, name="stderr", daemon=True)
+        self._drain.start()
+
+    def send(self, data: bytes) -> None:
+        self._channel.sendall(data)
+
+    def receive(self) -> bytes:
+        return self._channel.recv(65536)
+
+    def ending(self) -> Ending:
+        self._drain.join(timeout=5)
+        # -1 is paramiko's word for a dropped connection as well as for a signal: neither is a
+        # status of the program.
+        known = self._channel.status_event.wait(timeout=5)
+        status = self._channel.exit_status if known and self._channel.exit_status >= 0 else None
+        return Ending(status, bytes(self._stderr).decode(errors="replace"))
+
+    def close(self) -> None:
+        with suppress(EOFError, OSError, paramiko.SSHException), _within(CLOSE_LIMIT, self._cut):
+            self._channel.close()
+        self._drain.join(timeout=CLOSE_LIMIT)
+
+    def _keep_stderr(self) -> None:
+        with suppress(OSError):
+            while data := self._channel.recv_stderr(65536):
+                self._stderr += data
+                del self._stderr[:-STDERR_KEPT]
+
+
+class ProxyProcess:
+    """A ProxyCommand, run as OpenSSH runs it: by a shell, its streams being the connection."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.socket, theirs = socket.socketpair()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
+        with theirs:
+            self._process = subprocess.Popen(
+                ["sh", "-c", f"exec {command}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._stderr,
+                start_new_session=True,
+            )
+
+    def words(self) -> str:
+        """What it wrote to its stderr, the end of it."""
+        self._stderr.seek(0)
+        return self._stderr.read()[-STDERR_KEPT:].decode(errors="replace").strip()
+
+    def close(self) -> None:
+        self.socket.close()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=CLOSE_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()
+
+
+@contextmanager
+def _within(seconds: float, end: Callable[[], None]) -> Iterator[None]:
+    """Call `end` should the body take longer: paramiko waits for some answers without a limit."""
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
