@@ -73,6 +73,14 @@ class Request:
         return bool(self.body.get("stream"))
 
 
+@dataclass(frozen=True)
+class Served:
+    """A model that a server offers; `max_model_len` in tokens, None where it does not tell."""
+
+    name: str
+    max_model_len: int | None
+
+
 class Client:
     """Talks to one server. `base_url` may end in /v1 or not.
 
@@ -112,13 +120,17 @@ class Client:
     ) -> None:
         self.close()
 
-    def models(self, timeout: float = 10.0) -> list[str]:
-        """The names under which the server serves; raises `RequestFailed`."""
+    def models(self, timeout: float = 10.0) -> list[Served]:
+        """What the server serves; raises `RequestFailed`."""
         document = self._json("/v1/models", timeout)
         data = document.get("data") if isinstance(document, Mapping) else None
         if not isinstance(data, list):
             raise RequestFailed("bad-answer", "/v1/models: no list of models")
-        return [str(one["id"]) for one in data if isinstance(one, Mapping) and "id" in one]
+        return [
+            Served(str(one["id"]), _length(one.get("max_model_len")))
+            for one in data
+            if isinstance(one, Mapping) and "id" in one
+        ]
 
     def version(self, timeout: float = 10.0) -> str | None:
         """vLLM's version as the server tells it; None where it has no /version."""
@@ -295,3 +307,7 @@ def _loopback(url: str) -> bool:
 
 def _tls(ca_file: str) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=ca_file)
+
+
+def _length(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

@@ -7,7 +7,7 @@ one token of its own, the bonus token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -63,15 +63,15 @@ def per_position_rates(counts: Counts) -> list[float | None]:
     return rates
 
 
-def conditional_rates(counts: Counts) -> list[float | None]:
-    """For each position: accepted there, given that the position before was accepted.
+def conditional_rates(rates: Sequence[float | None]) -> list[float | None]:
+    """From per-position rates: accepted at a position, given that the one before was accepted.
 
     None where nothing was accepted before, so that nothing could be.
     """
-    before = [counts.drafts or 0, *counts.per_position]
+    before = [1.0, *rates]
     return [
-        accepted / given if given else None
-        for given, accepted in zip(before, counts.per_position, strict=False)
+        rate / given if rate is not None and given else None
+        for given, rate in zip(before, rates, strict=False)
     ]
 
 

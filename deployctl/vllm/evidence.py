@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from deployctl.vllm.counts import (
     Counts,
@@ -14,16 +15,24 @@ from deployctl.vllm.counts import (
 from deployctl.vllm.interval import Interval
 from deployctl.vllm.judgement import Gate, Judgement
 
+Source = Literal["metrics", "requests", "log"]
+"""Where counts come from: /metrics, the server's own count for each request, or its log."""
+
 
 def acceptance(
-    source: str, counts: Counts, judgement: Judgement, gate: Gate, length: float | None = None
+    source: Source,
+    counts: Counts,
+    judgement: Judgement,
+    gate: Gate,
+    length: float | None = None,
+    positions: Sequence[float | None] | None = None,
 ) -> dict[str, Any]:
-    """The evidence of an acceptance check.
+    """The evidence of an acceptance check; what is not known is None.
 
-    `source` says where the counts come from: metrics, requests (the server's own count for each)
-    or log. What is not known is None. `length` replaces 1 + accepted / drafts where a log prints
-    the mean acceptance length and not the drafts.
+    `length` and `positions` replace what follows from the counts where a log prints them and
+    does not tell the drafts.
     """
+    rates = per_position_rates(counts) if positions is None else list(positions)
     return {
         "source": source,
         "drafts": counts.drafts,
@@ -31,8 +40,8 @@ def acceptance(
         "accepted_tokens": counts.accepted_tokens,
         "mean_acceptance_length": mean_acceptance_length(counts) if length is None else length,
         "acceptance_rate": acceptance_rate(counts),
-        "per_position": per_position_rates(counts),
-        "conditional": conditional_rates(counts),
+        "per_position": rates,
+        "conditional": conditional_rates(rates),
         "interval": interval(judgement.interval),
         "verdict": judgement.verdict,
         "reasons": list(judgement.reasons),

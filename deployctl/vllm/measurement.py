@@ -9,15 +9,21 @@ from typing import Any
 
 from deployctl.vllm import requests, sequential
 from deployctl.vllm.client import Client, Request, RequestFailed
+from deployctl.vllm.context_window import ContextWindow, context_window
 from deployctl.vllm.counts import NOTHING, Counts, pooled
+from deployctl.vllm.evidence import Source
 from deployctl.vllm.judgement import Gate, Judgement, judge
 from deployctl.vllm.metrics import Counters, Restarted, Unreadable, difference, parse
+from deployctl.vllm.prompt_sets import Prompt
 
 Progress = Callable[[int, int, Counts], None]
 """Told after each request: how many are done, how many there are at most, counts so far."""
 
 SETTLE = 15.0
+"""Seconds for which counters may lag behind an answer."""
 POLL = 0.05
+MARGIN = 128
+"""Tokens kept free for the question itself and the chat template beside long filler."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Protocol:
 
     model: str
     prompt_set: str
-    prompts: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
     max_tokens: int
     temperature: float
     thinking: bool | None
@@ -47,7 +53,7 @@ class Measured:
     judgement: Judgement
     counts: Counts
     samples: list[Counts] = field(default_factory=list)
-    source: str = "metrics"
+    source: Source = "metrics"
     requests: int = 0
     foreign_tokens: int = 0
     foreign_requests: int = 0
@@ -79,10 +85,12 @@ def _collect(client: Client, protocol: Protocol, progress: Progress, taken: Meas
     before = parse(client.metrics())
     if before.spec is None:
         raise _Unknown("the server does not speculate: /metrics has no vllm:spec_decode counters")
+    window = context_window(client, protocol.model)
     limit = len(protocol.prompts)
     looks = sequential.looks(limit)
     for number, prompt in enumerate(protocol.prompts, 1):
-        before = _one(client, protocol, prompt, before, taken)
+        body = _body(client, window, protocol, prompt)
+        before = _one(client, protocol, body, before, taken)
         taken.counts = pooled(taken.samples)
         progress(number, limit, taken.counts)
         if number in looks:
@@ -101,10 +109,10 @@ def _judge(protocol: Protocol, taken: Measured, confidence: float) -> Judgement:
 
 
 def _one(
-    client: Client, protocol: Protocol, prompt: str, before: Counters, taken: Measured
+    client: Client, protocol: Protocol, body: dict[str, Any], before: Counters, taken: Measured
 ) -> Counters:
     """One request, and the counters after it."""
-    answer = client.send(Request(_body(protocol, prompt), protocol.timeout))
+    answer = client.send(Request(body, protocol.timeout))
     if answer.completion_tokens is None:
         raise _Unknown("the server does not tell how many tokens it generated")
     after = _settled(client, before, answer.completion_tokens)
@@ -143,11 +151,18 @@ def _settled(client: Client, before: Counters, tokens: int) -> Counters:
         time.sleep(POLL)
 
 
-def _body(protocol: Protocol, prompt: str) -> dict[str, Any]:
+def _body(
+    client: Client, window: ContextWindow, protocol: Protocol, prompt: Prompt
+) -> dict[str, Any]:
+    """A prompt's request: filler as much as was meant and fits, and room for the answer."""
+    filler = prompt.filler_tokens
+    if window.tokens is not None:
+        filler = min(filler, max(0, window.tokens - protocol.max_tokens - MARGIN))
+    messages = requests.user(window.lengthened(prompt.text, filler))
     return requests.chat(
         protocol.model,
-        requests.user(prompt),
-        protocol.max_tokens,
+        messages,
+        window.room(client, messages, protocol.max_tokens),
         protocol.temperature,
         thinking=protocol.thinking,
         extra={"seed": protocol.seed} if protocol.temperature > 0 else None,

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.errors import ConfigError
-from deployctl.vllm.requests import lengthened
 
 SHIPPED = ("code", "math", "chat", "long-context")
-CHARACTERS_PER_TOKEN = 4
-"""A rule of thumb for English text; what a prompt really had is measured with its answer."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question; `filler_tokens` is how much unrelated text shall stand before it."""
+
+    text: str
+    filler_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class PromptSet:
     """Prompts in their order, under the name by which a profile asked for them."""
 
     name: str
-    prompts: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
 
 
 def load(name: str) -> PromptSet:
@@ -51,13 +56,13 @@ def load(name: str) -> PromptSet:
     if ".jsonl" in path.suffixes:
         prompts = _json_lines(name, text)
     else:
-        prompts = tuple(line.strip() for line in text.splitlines() if line.strip())
+        prompts = tuple(Prompt(line.strip()) for line in text.splitlines() if line.strip())
     if not prompts:
         raise ConfigError(f"prompt set {name} is empty")
     return PromptSet(name, prompts)
 
 
-def _json_lines(name: str, text: str) -> tuple[str, ...]:
+def _json_lines(name: str, text: str) -> tuple[Prompt, ...]:
     prompts = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -73,12 +78,12 @@ def _json_lines(name: str, text: str) -> tuple[str, ...]:
     return tuple(prompts)
 
 
-def _prompt(row: Mapping[str, Any]) -> str:
+def _prompt(row: Mapping[str, Any]) -> Prompt:
     if "turns" in row:
-        return str(row["turns"][0])
+        return Prompt(str(row["turns"][0]))
     if "question" in row:
-        return str(row["question"])
+        return Prompt(str(row["question"]))
     prompt = str(row["prompt"])
     if "task_id" in row:
-        return f"Complete this Python function.\n\n```python\n{prompt}```"
-    return lengthened(prompt, int(row.get("filler_tokens", 0)) * CHARACTERS_PER_TOKEN)
+        return Prompt(f"Complete this Python function.\n\n```python\n{prompt}```")
+    return Prompt(prompt, int(row.get("filler_tokens", 0)))

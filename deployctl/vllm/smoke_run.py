@@ -8,12 +8,11 @@ from typing import Any
 
 from deployctl.vllm.answers import Answer
 from deployctl.vllm.client import Client, Request, RequestFailed
-from deployctl.vllm.requests import lengthened
+from deployctl.vllm.context_window import ContextWindow, context_window
 from deployctl.vllm.smoke import Expectation, Result, check, tokens_per_second, worst
 
 SHOWN = 2000
 """Characters of an answer that a report keeps."""
-GUESSED_CHARACTERS_PER_TOKEN = 4.0
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,13 @@ def run(client: Client, asked: Sequence[Asked], told: Callable[[str, str], None]
     """
     checks = []
     verdicts = []
+    window = context_window(client, str(asked[0].body["model"]))
     for one in asked:
-        one = _lengthened(client, one)
+        one, note = _fitted(client, window, one)
         answer = _send(client, one)
         result = check(answer, one.expected)
+        if note:
+            result = replace(result, notes=(*result.notes, note))
         told(one.name, result.verdict)
         verdicts.append(result.verdict)
         checks.append(
@@ -56,27 +58,23 @@ def _send(client: Client, asked: Asked) -> Answer | RequestFailed:
         return error
 
 
-def _lengthened(client: Client, asked: Asked) -> Asked:
-    """The request with a prompt of at least the tokens it is meant to have.
-
-    The server's own tokenizer says how long filler is; without one it is a guess, and the
-    expectation finds a prompt that stayed too short.
-    """
-    if asked.prompt_tokens is None:
-        return asked
-    *before, last = asked.body["messages"]
-    per_token = _characters_per_token(client, str(asked.body["model"]))
-    long = lengthened(str(last["content"]), round(asked.prompt_tokens * per_token * 1.05))
-    body = {**asked.body, "messages": [*before, {**last, "content": long}]}
-    return replace(
-        asked, body=body, expected=replace(asked.expected, prompt_tokens=asked.prompt_tokens)
-    )
-
-
-def _characters_per_token(client: Client, model: str) -> float:
-    sample = lengthened("", 2000)
-    count = client.count_tokens(model, [{"role": "user", "content": sample}])
-    return len(sample) / count if count else GUESSED_CHARACTERS_PER_TOKEN
+def _fitted(client: Client, window: ContextWindow, asked: Asked) -> tuple[Asked, str]:
+    """The request with a prompt as long as meant and an answer that fits; and what was changed."""
+    body, expected = dict(asked.body), asked.expected
+    if asked.prompt_tokens is not None:
+        *before, last = body["messages"]
+        text = window.lengthened(str(last["content"]), asked.prompt_tokens)
+        body["messages"] = [*before, {**last, "content": text}]
+        expected = replace(expected, prompt_tokens=asked.prompt_tokens)
+    wanted = int(body["max_tokens"])
+    body["max_tokens"] = window.room(client, body["messages"], wanted)
+    note = ""
+    if body["max_tokens"] < wanted:
+        note = (
+            f"max_tokens is {body['max_tokens']} instead of {wanted}: "
+            f"the server's context holds {window.tokens} tokens"
+        )
+    return replace(asked, body=body, expected=expected), note
 
 
 def _told(answer: Answer | RequestFailed, result: Result) -> dict[str, Any]:
