@@ -29,8 +29,8 @@ class Settings(BaseModel):
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
 
-def misfit(at: str, message: str) -> PydanticCustomError:
-    """Two keys of a section that contradict each other; the error points at the key `at`."""
+def misfit(at: tuple[str, ...], message: str) -> PydanticCustomError:
+    """A section's keys do not fit together; the error points at the key path `at` below it."""
     return PydanticCustomError("misfit", "{message}", {"message": message, "at": at})
 
 

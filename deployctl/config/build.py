@@ -6,7 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from deployctl.config.base import Duration, Settings
+from deployctl.config.base import Duration, Settings, misfit
+from deployctl.config.secrets import exposed, has_password
 
 
 class SourceSettings(Settings):
@@ -37,6 +38,15 @@ class SourceSettings(Settings):
         if len(given) != 1:
             found = " and ".join(given) if given else "none"
             raise ValueError(f"give exactly one of release, pr, ref, wheel, path; found {found}")
+        return self
+
+    @model_validator(mode="after")
+    def _no_secret_in_sight(self) -> Self:
+        for name in ("url", "wheel"):
+            if has_password(getattr(self, name) or ""):
+                raise misfit(
+                    (name,), "a secret does not belong here: leave it to git's credentials"
+                )
         return self
 
 
@@ -79,4 +89,6 @@ class BuildSettings(Settings):
     def _base_for_in_place(self) -> Self:
         if (self.environment == "in-place") != (self.base is not None):
             raise ValueError("environment: in-place and base: belong together")
+        for name in exposed(self.env):
+            raise misfit(("env", name), "a secret does not belong in a profile")
         return self

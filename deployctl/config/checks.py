@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from deployctl.config.base import Duration, Settings
+from deployctl.config.base import Duration, Settings, misfit
 
 
 class SmokeCheck(Settings):
@@ -22,6 +23,16 @@ class SmokeCheck(Settings):
     max_ttft: Duration | None = None
     """Seconds to the first token, streaming requests only."""
     min_tokens_per_second: float | None = Field(default=None, gt=0)
+
+    @field_validator("regex")
+    @classmethod
+    def _expressions(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return patterns
 
 
 class SmokeRequest(Settings):
@@ -43,6 +54,16 @@ class SmokeRequest(Settings):
     check: SmokeCheck = SmokeCheck()
     timeout: Duration = 300.0
 
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("give either prompt or messages")
+        if self.check.max_ttft is not None and not self.stream:
+            raise misfit(
+                ("check", "max_ttft"), "the first token is seen in a stream only: stream: true"
+            )
+        return self
+
 
 def _quicksort() -> list[SmokeRequest]:
     return [
@@ -58,6 +79,14 @@ class SmokeSettings(Settings):
     """Deterministic requests with checks on the answers."""
 
     requests: list[SmokeRequest] = Field(default_factory=_quicksort, min_length=1)
+
+    @model_validator(mode="after")
+    def _named_apart(self) -> Self:
+        names = [request.name for request in self.requests]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise misfit(("requests",), f"requests named twice: {', '.join(twice)}")
+        return self
 
 
 class Reference(Settings):
@@ -80,7 +109,8 @@ class AcceptanceSettings(Settings):
     """Floor of the mean acceptance length (the bonus token counted)."""
     min_rate: float | None = Field(default=None, ge=0, le=1)
     """Floor of accepted / draft tokens."""
-    min_per_position: list[float] = []
+    min_per_position: list[Annotated[float, Field(ge=0, le=1)]] = []
+    """Floors of accepted / drafts at each position, from the first on."""
     min_drafts: int = Field(default=50, ge=1)
     """Fewer drafts than this give no verdict."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)

@@ -32,7 +32,7 @@ def problems(
     for detail in sorted(details, key=lambda d: d["type"] == "missing"):
         path = place(detail["loc"], schema)
         if detail["type"] == "misfit":
-            path = (*path, detail["ctx"]["at"])
+            path = (*path, *detail["ctx"]["at"])
         if detail["type"] == "extra_forbidden":
             message, stands_for = _unknown(path, schema)
             suggested.update(stands_for)
@@ -84,7 +84,8 @@ def _unknown(path: Path, schema: Any) -> tuple[str, set[Path]]:
         return f"unknown key; did you mean {near}?", {(*above, near)}
     elsewhere = [found for found in _paths(schema) if found[-1] == name]
     if elsewhere:
-        return f"unknown key here; did you mean {dotted(elsewhere[0])}?", set()
+        at_the_top = " at the top level" if len(elsewhere[0]) == 1 else ""
+        return f"unknown key here; did you mean {dotted(elsewhere[0])}{at_the_top}?", set()
     return f"unknown key; known here: {', '.join(known)}", set()
 
 

@@ -47,6 +47,7 @@ class HostSettings(Settings):
     alternatives = (("local",), ("ssh",), ("container",))
 
     name: str = Field(pattern=NAME)
+    description: str = ""
     local: bool = False
     ssh: SshSettings | None = None
     container: ContainerSettings | None = None

@@ -62,6 +62,7 @@ def load_profile(
     tree = _overridden(tree, wanted, assembly)
     # Once more, for hosts that an override named.
     tree = fitted(assembly.with_hosts(tree, found.path.parent), Profile)
+    tree = references.with_files(tree)
     assembly.problems.extend(references.problems(tree, places))
     profile = _validated(Profile, tree, assembly, f"profile {display(found.path)} is invalid")
     return Loaded(profile, _origins(profile, tree), tuple(assembly.files))

@@ -49,10 +49,11 @@ class Profile(Settings):
     def _consistent(self) -> Self:
         if self.acceptance is not None and self.drafter is None:
             raise misfit(
-                "acceptance", "acceptance needs a drafter: without speculation nothing is accepted"
+                ("acceptance",),
+                "acceptance needs a drafter: without speculation nothing is accepted",
             )
         names = [host.name for host in self.hosts]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise misfit("hosts", f"hosts named twice: {', '.join(twice)}")
+            raise misfit(("hosts",), f"hosts named twice: {', '.join(twice)}")
         return self

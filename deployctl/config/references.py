@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from deployctl.config.document import Value
 from deployctl.config.problems import Problem, dotted
 from deployctl.config.search import Search, is_path
 from deployctl.config.shipped import bundled_models
 from deployctl.config.suggest import did_you_mean
+from deployctl.vllm.prompt_sets import SHIPPED
 
 
 def problems(tree: Value, search: Search) -> Iterator[Problem]:
     """A profile's names that stand for nothing: of a bundled model or a playbook."""
     for path in (("model", "bundled"), ("drafter", "model", "bundled")):
         yield from _unless_known(tree, path, bundled_models(), "bundled model")
+    yield from _unknown_prompts(tree)
     playbooks = [found.name for found in search.found("playbooks")]
     yield from _unless_known(tree, ("playbook",), playbooks, "playbook")
+
+
+def with_files(tree: Value) -> Value:
+    """A profile whose file of prompts is absolute: a path counts from the file that gives it."""
+    acceptance = tree.child("acceptance")
+    prompts = acceptance.child("prompts") if acceptance is not None else None
+    if acceptance is None or prompts is None or not isinstance(prompts.content, str):
+        return tree
+    if prompts.content in SHIPPED or prompts.origin.layer != "file":
+        return tree
+    path = Path(prompts.origin.source).absolute().parent / Path(prompts.content).expanduser()
+    resolved = replace(prompts, content=os.path.normpath(path))
+    return tree.with_entry("acceptance", acceptance.with_entry("prompts", resolved))
+
+
+def _unknown_prompts(tree: Value) -> Iterator[Problem]:
+    acceptance = tree.child("acceptance")
+    prompts = acceptance.child("prompts") if acceptance is not None else None
+    if prompts is None or not isinstance(prompts.content, str) or prompts.content in SHIPPED:
+        return
+    if not Path(prompts.content).is_file():
+        name = Path(prompts.content).name
+        hint = did_you_mean(name, SHIPPED) or f"; shipped are {', '.join(SHIPPED)}"
+        message = f"no prompt set is named {name}{hint}, and there is no file {prompts.content}"
+        yield Problem(prompts.origin, "acceptance.prompts", message)
 
 
 def unknown_steps(tree: Value, known: Collection[str]) -> Iterator[Problem]:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from deployctl.config.base import Duration, Settings
+from deployctl.config.base import Duration, Settings, misfit
+from deployctl.config.secrets import exposed
 
 Argument = str | int | float | bool | list[str] | None
+
+_OWN_SETTING = {
+    "host": "serve.host",
+    "port": "serve.port",
+    "tensor_parallel_size": "serve.tensor_parallel_size",
+    "max_model_len": "serve.max_model_len",
+    "gpu_memory_utilization": "serve.gpu_memory_utilization",
+    "dtype": "serve.dtype",
+    "kv_cache_dtype": "serve.kv_cache_dtype",
+    "attention_backend": "serve.attention_backend",
+    "api_key": "serve.api_key, which names the variable that holds it",
+    "model": "model",
+    "served_model_name": "model.served_name",
+    "speculative_config": "drafter",
+}
+"""Options of `vllm serve` that a profile says elsewhere."""
 
 
 class ReadySettings(Settings):
@@ -53,3 +70,32 @@ class ServeSettings(Settings):
     stop_grace: Duration = 20.0
     """From SIGTERM to SIGKILL; vLLM hangs on SIGTERM while a request is in flight."""
     ready: ReadySettings = ReadySettings()
+
+    @model_validator(mode="after")
+    def _args_are_further_options(self) -> Self:
+        for name in self.args:
+            bare = name.lstrip("-").replace("-", "_")
+            if name.startswith("-"):
+                raise misfit(
+                    ("args", name), f"write it without dashes in front: {name.lstrip('-')}"
+                )
+            if bare in _OWN_SETTING:
+                raise misfit(("args", name), f"say it as {_OWN_SETTING[bare]}")
+        return self
+
+    @model_validator(mode="after")
+    def _no_secret_in_sight(self) -> Self:
+        for name in exposed(self.env):
+            raise misfit(
+                ("env", name),
+                f"a secret does not belong here: name its variable under serve.secrets, as in"
+                f" {name}: {{env: {name}}}",
+            )
+        return self
+
+    @field_validator("gpus")
+    @classmethod
+    def _each_gpu_once(cls, gpus: list[int] | None) -> list[int] | None:
+        if gpus is not None and (len(set(gpus)) < len(gpus) or any(gpu < 0 for gpu in gpus)):
+            raise ValueError("give each GPU's index once, counted from 0")
+        return gpus
