@@ -12,10 +12,10 @@ it every lock it holds. Jobs and servers that it started are processes of their 
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import platform
-import queue
 import socket
 import sys
 import threading
@@ -62,8 +62,12 @@ class Conversation:
     def say(self, message: Dict[str, Any]) -> None:
         line = json.dumps(message, separators=(",", ":"), default=str)
         with self._writing:
-            self._writer.write(line + "\n")
-            self._writer.flush()
+            try:
+                self._writer.write(line + "\n")
+                self._writer.flush()
+            except OSError:
+                # The controller is gone; nobody is left to work for.
+                os._exit(0)
 
     def hear(self, message: Dict[str, Any]) -> None:
         if "ping" in message:
@@ -89,12 +93,21 @@ class Conversation:
     def _answer(self, number: int, call: Call, calls: Sequence[Dict[str, Any]]) -> None:
         results: List[Dict[str, Any]] = []
         for index, wanted in enumerate(calls):
+            if call.cancelled.is_set():
+                given_up = {"kind": "cancelled", "message": "given up", "detail": None}
+                results.append({"error": given_up})
+                continue
             call.emit = lambda event, index=index: self.say(  # type: ignore[misc]
                 {"id": number, "call": index, "event": event}
             )
             results.append(self._one(call, wanted["op"], wanted.get("args") or {}))
         self._running.pop(number, None)
-        self.say({"id": number, "results": results})
+        try:
+            self.say({"id": number, "results": results})
+        except (TypeError, ValueError) as error:
+            # Silence would leave the controller waiting for ever.
+            failed = {"error": {"kind": "not-json", "message": str(error), "detail": None}}
+            self.say({"id": number, "results": [failed for _ in calls]})
 
     def _one(self, call: Call, op: str, args: Dict[str, Any]) -> Dict[str, Any]:
         function = self._operations.get(op)
@@ -142,32 +155,27 @@ def serve(
     backlog: Sequence[bytes] = (),
 ) -> None:
     """Answer requests until the controller is gone; called by the bootstrap."""
-    lines: "queue.Queue[bytes]" = queue.Queue()
-
-    def read() -> None:
-        for line in reader:
-            lines.put(line)
-        lines.put(b"")
-
     os.makedirs(root, mode=0o755, exist_ok=True)
     conversation = Conversation(writer, root)
     conversation.say({"ready": describe(root)})
-    for line in backlog:
-        lines.put(line)
-    threading.Thread(target=read, daemon=True).start()
-    last = time.monotonic()
-    while True:
+    ended = threading.Event()
+    heard = [time.monotonic()]
+
+    def read() -> None:
         try:
-            line = lines.get(timeout=max(0.1, last + silence - time.monotonic()))
-        except queue.Empty:
-            if time.monotonic() - last >= silence:
-                break
-            continue
-        last = time.monotonic()
-        if not line:
+            for line in itertools.chain(backlog, reader):
+                heard[0] = time.monotonic()
+                if line.strip():
+                    conversation.hear(json.loads(line))
+        finally:
+            ended.set()
+
+    # The watch is kept apart from the reading: an answer may block for ever in a pipe that nobody
+    # empties, and then the silence must be noticed all the same.
+    threading.Thread(target=read, name="read", daemon=True).start()
+    while not ended.wait(max(0.0, heard[0] + silence - time.monotonic())):
+        if time.monotonic() - heard[0] >= silence:
             break
-        if line.strip():
-            conversation.hear(json.loads(line))
     # Threads may sit in a system call; the locks they hold must fall now.
     os._exit(0)
 

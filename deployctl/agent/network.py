@@ -179,6 +179,7 @@ class _Relay:
         self._moved = threading.Condition()
         self._ahead = 0
         self._received = 0
+        self._over = False
 
     def run(self) -> Dict[str, Any]:
         reader = threading.Thread(target=self._from_socket, name="relay", daemon=True)
@@ -205,7 +206,9 @@ class _Relay:
         except OSError:
             pass  # the server went away; the reader says so by its end
         _shut(self._connection, socket.SHUT_RDWR)
-        self._move(-RELAY_WINDOW)
+        with self._moved:
+            self._over = True
+            self._moved.notify_all()
         reader.join()
         return {"sent": sent, "received": self._received}
 
@@ -213,9 +216,9 @@ class _Relay:
         try:
             while True:
                 with self._moved:
-                    self._moved.wait_for(lambda: self._ahead < RELAY_WINDOW)
+                    self._moved.wait_for(lambda: self._ahead < RELAY_WINDOW or self._over)
                 data = self._connection.recv(32768)
-                if not data:
+                if not data or self._over:
                     break
                 self._received += len(data)
                 self._move(len(data))

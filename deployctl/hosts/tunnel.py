@@ -121,6 +121,8 @@ class _Relay:
                     self._connection.shutdown(socket.SHUT_WR)
         except OSError:
             self._stream.cancel()  # whoever asked has left
+            while self._stream.next() is not None:
+                pass
         self._end()
         self._threads[0].join()
         self._connection.close()

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from deployctl.hosts.local import LocalTransport
+from deployctl.hosts.session import Session
+from deployctl.hosts.tunnel import Tunnel
+
+BIG = bytes(range(256)) * 20_000
+
+
+class Echo(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", str(len(BIG)))
+        self.end_headers()
+        self.wfile.write(BIG)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def session(tmp_path) -> Iterator[Session]:
+    with Session(LocalTransport("local"), root=str(tmp_path)) as session:
+        yield session
+
+
+def test_more_than_a_window_goes_through_both_ways(session: Session, server: int) -> None:
+    with Tunnel(session, "127.0.0.1", server) as tunnel, httpx.Client() as client:
+        assert client.get(tunnel.url).content == BIG
+        assert client.post(tunnel.url, content=BIG).content == BIG
+
+
+def test_connections_do_not_wait_for_each_other(session: Session, server: int) -> None:
+    with (
+        Tunnel(session, "127.0.0.1", server) as tunnel,
+        httpx.Client() as one,
+        httpx.Client() as two,
+        one.stream("GET", tunnel.url) as slow,
+    ):
+        assert two.post(tunnel.url, content=b"x").content == b"x"
+        assert slow.read() == BIG
+
+
+def test_nobody_listens(session: Session) -> None:
+    with Tunnel(session, "127.0.0.1", 1) as tunnel, httpx.Client() as client:
+        with pytest.raises(httpx.TransportError):
+            client.get(tunnel.url)
+        # The session itself is none the worse.
+        assert session.call("network.listener", port=1)["listening"] is False
+
+
+def test_a_client_that_leaves_ends_the_relay(session: Session, server: int) -> None:
+    with (
+        Tunnel(session, "127.0.0.1", server) as tunnel,
+        httpx.Client() as client,
+        client.stream("GET", tunnel.url) as answer,
+    ):
+        next(answer.iter_raw())
+    # Leaving the tunnel waited for its relay, and the agent has none running either.
+    assert session._pending == {}
+
+
+def test_the_end_of_the_session_ends_open_connections(server: int, tmp_path) -> None:
+    session = Session(LocalTransport("local"), root=str(tmp_path))
+    with Tunnel(session, "127.0.0.1", server) as tunnel, httpx.Client() as client:
+        assert client.post(tunnel.url, content=b"x").status_code == 200
+        session.close()
+        with pytest.raises(httpx.TransportError):
+            client.post(tunnel.url, content=b"x")
