@@ -8,7 +8,7 @@ import click
 import typer
 
 from deployctl import __version__
-from deployctl.cli import deploy, inspect, profiles
+from deployctl.cli import deploy, inspect, measure, profiles
 from deployctl.errors import DeployError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 deploy.register(app)
 inspect.register(app)
+measure.register(app)
 app.add_typer(profiles.app, name="profile")
 
 

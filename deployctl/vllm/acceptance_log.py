@@ -185,8 +185,8 @@ def _positions(busy: list[Window], weights: list[float | None]) -> tuple[float |
 
 
 def _rate(window: Window, position: int) -> float | None:
-    """A window's rate at a position: as exact as its line tells."""
-    printed = window.positions[position] if position < len(window.positions) else None
+    """A window's rate at a position: as exact as its line tells, and 0 beyond its last one."""
+    printed = window.positions[position] if position < len(window.positions) else 0.0
     if printed is None or not window.drafts:
         return printed
     return round(printed * window.drafts) / window.drafts

@@ -1,4 +1,4 @@
-"""An interval for the mean acceptance length: a bootstrap over requests.
+"""An interval for a pooled ratio, such as accepted / drafts: a bootstrap over requests.
 
 Drafts within one request depend on each other, requests do not; so whole requests are drawn
 again, with replacement, and the pooled ratio is taken each time. The percentiles are widened for
@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from deployctl.vllm.counts import Counts
-
 RESAMPLES = 2000
+
+
+Ratio = tuple[int, int]
+"""One request's share of a pooled ratio: numerator and denominator."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,29 @@ class Interval:
     samples: int
 
 
-def length_interval(
-    samples: Sequence[Counts], confidence: float, seed: int, resamples: int = RESAMPLES
+def ratio_interval(
+    ratios: Sequence[Ratio],
+    confidence: float,
+    seed: int,
+    offset: float = 0.0,
+    resamples: int = RESAMPLES,
 ) -> Interval | None:
-    """The interval of 1 + accepted / drafts; None for fewer than two requests with drafts.
+    """The interval of offset + sum of numerators / sum of denominators.
 
-    The same samples and seed give the same interval.
+    Requests with a denominator of 0 say nothing and are left out; None for fewer than two others.
+    The same ratios and seed give the same interval.
     """
-    pairs = [(one.drafts, one.accepted_tokens) for one in samples if one.drafts]
-    if len(pairs) < 2:
+    ratios = [ratio for ratio in ratios if ratio[1] > 0]
+    if len(ratios) < 2:
         return None
     draw = random.Random(seed)
-    lengths = []
+    values = []
     for _ in range(resamples):
-        drawn = draw.choices(pairs, k=len(pairs))
-        lengths.append(1 + sum(pair[1] for pair in drawn) / sum(pair[0] for pair in drawn))
-    lengths.sort()
-    tail = expanded_tail(confidence, len(pairs))
-    return Interval(_quantile(lengths, tail), _quantile(lengths, 1 - tail), confidence, len(pairs))
+        drawn = draw.choices(ratios, k=len(ratios))
+        values.append(offset + sum(one[0] for one in drawn) / sum(one[1] for one in drawn))
+    values.sort()
+    tail = expanded_tail(confidence, len(ratios))
+    return Interval(_quantile(values, tail), _quantile(values, 1 - tail), confidence, len(ratios))
 
 
 def expanded_tail(confidence: float, samples: int) -> float:

@@ -1,0 +1,197 @@
+"""Commands that measure what serves: smoke, acceptance."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployctl.cli import options, running
+from deployctl.errors import StepError, UsageError
+
+if TYPE_CHECKING:
+    from deployctl.vllm.client import Client
+
+Where = Annotated[
+    str | None,
+    typer.Option("--profile", "-p", envvar="DEPLOYCTL_PROFILE", help="What a profile serves."),
+]
+Url = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="Any OpenAI-compatible server.")
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="With --url: the model, where several are served.")
+]
+KeyVariable = Annotated[
+    str | None,
+    typer.Option("--api-key-env", metavar="NAME", help="With --url: the variable with its key."),
+]
+CaFile = Annotated[
+    Path | None,
+    typer.Option("--ca-file", help="With --url: the certificate authority of its certificate."),
+]
+Evidence = Mapping[str, Any]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands."""
+    app.command()(smoke)
+    app.command()(acceptance)
+
+
+def smoke(
+    profile: Where = None,
+    url: Url = None,
+    model: Model = None,
+    api_key_env: KeyVariable = None,
+    ca_file: CaFile = None,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Ask the served model and check its answers."""
+    _one_of({"--profile": profile, "--url": url})
+    if url is None:
+        _gate("smoke", str(profile), sets, hosts, as_json, quiet)
+    from deployctl.config.checks import SmokeSettings
+    from deployctl.report.measured import smoke_lines
+    from deployctl.steps import checks
+
+    with _client(str(url), api_key_env, ca_file) as client:
+        name = checks.served_model(client, model)
+        found = checks.smoke_of(client, name, SmokeSettings(), _teller(quiet))
+    _leave(found, as_json, smoke_lines, checks.smoke_failure(str(url), found))
+
+
+def acceptance(
+    profile: Where = None,
+    url: Url = None,
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="FILE", help="A server's log, read offline.")
+    ] = None,
+    metrics: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="BEFORE AFTER", help="Two readings of /metrics, offline."),
+    ] = None,
+    model: Model = None,
+    api_key_env: KeyVariable = None,
+    ca_file: CaFile = None,
+    prompts: Annotated[
+        str | None, typer.Option(help="With --url: code, math, chat, long-context, or a file.")
+    ] = None,
+    max_prompts: Annotated[
+        int | None, typer.Option(min=1, help="With --url: ask at most so many.")
+    ] = None,
+    min_length: Annotated[
+        float | None, typer.Option(min=1, help="Floor of the mean acceptance length.")
+    ] = None,
+    min_rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Floor of the acceptance rate.")
+    ] = None,
+    min_drafts: Annotated[
+        int | None, typer.Option(min=1, help="Fewer drafts give no verdict.")
+    ] = None,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure how much of what the drafter proposes is accepted, and judge it."""
+    place = _one_of({"--profile": profile, "--url": url, "--log": log, "--metrics": metrics})
+    if place == "--profile":
+        _gate("acceptance", str(profile), sets, hosts, as_json, quiet)
+    from deployctl.config.checks import AcceptanceSettings
+    from deployctl.report.measured import acceptance_lines
+    from deployctl.steps import checks
+
+    given = {
+        "prompts": prompts,
+        "max_prompts": max_prompts,
+        "min_length": min_length,
+        "min_rate": min_rate,
+        "min_drafts": min_drafts,
+    }
+    settings = AcceptanceSettings.model_validate(
+        {key: value for key, value in given.items() if value is not None}
+    )
+    if log is not None:
+        name, found = str(log), checks.acceptance_from_log(log, settings)
+    elif metrics is not None:
+        name, found = str(metrics[1]), checks.acceptance_from_metrics(*metrics, settings)
+    else:
+        name = str(url)
+        with _client(name, api_key_env, ca_file) as client:
+            asked = checks.served_model(client, model)
+            found = checks.acceptance_of(client, asked, settings, _counter(quiet))
+    _leave(found, as_json, acceptance_lines, checks.acceptance_failure(name, found))
+
+
+def _gate(
+    step: str, profile: str, sets: list[str], hosts: list[str], as_json: bool, quiet: bool
+) -> None:
+    """Run one gate on what a profile serves, and leave."""
+    running.perform(
+        profile,
+        running.playbook_of(step),
+        sets=sets,
+        hosts=hosts,
+        check_gates=True,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def _one_of(given: Mapping[str, object]) -> str:
+    """The one option of these that was given; raises `UsageError` for none and for several."""
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1 and named[0] == "--profile" and "DEPLOYCTL_PROFILE" in os.environ:
+        named = named[1:]
+    if len(named) != 1:
+        found = " and ".join(named) or "none of them"
+        raise UsageError(f"give one of {', '.join(given)}; found {found}")
+    return named[0]
+
+
+def _client(url: str, key_variable: str | None, ca_file: Path | None) -> Client:
+    from deployctl.vllm.client import Client
+
+    key = None if key_variable is None else os.environ.get(key_variable)
+    if key_variable is not None and not key:
+        raise UsageError(f"--api-key-env {key_variable}: the variable is not set")
+    return Client(url, key, None if ca_file is None else str(ca_file))
+
+
+def _leave(
+    found: Evidence,
+    as_json: bool,
+    lines: Callable[[Evidence], Iterator[str]],
+    failure: StepError | None,
+) -> None:
+    """Print what was found, and leave with the exit code of its verdict."""
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        for line in lines(found):
+            print(line)
+    raise typer.Exit(0 if failure is None else failure.exit_code)
+
+
+def _teller(quiet: bool) -> Callable[[str, str], None]:
+    def tell(name: str, verdict: str) -> None:
+        if not quiet:
+            typer.echo(f"{name}: {verdict}", err=True)
+
+    return tell
+
+
+def _counter(quiet: bool) -> Callable[[int, int, object], None]:
+    def tell(done: int, limit: int, counts: object) -> None:
+        if not quiet:
+            typer.echo(f"request {done} of at most {limit}", err=True)
+
+    return tell
