@@ -27,7 +27,7 @@ def served_model(client: Client, name: str | None) -> str:
     if name is not None:
         return name
     try:
-        names = [served.name for served in client.models()]
+        names = client.models()
     except RequestFailed as error:
         raise UsageError(
             f"{client.base_url} does not list its models: {error}",

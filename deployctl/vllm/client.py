@@ -120,7 +120,11 @@ class Client:
     ) -> None:
         self.close()
 
-    def models(self, timeout: float = 10.0) -> list[Served]:
+    def models(self, timeout: float = 10.0) -> list[str]:
+        """The names under which the server serves; raises `RequestFailed`."""
+        return [served.name for served in self.served(timeout)]
+
+    def served(self, timeout: float = 10.0) -> list[Served]:
         """What the server serves; raises `RequestFailed`."""
         document = self._json("/v1/models", timeout)
         data = document.get("data") if isinstance(document, Mapping) else None

@@ -44,7 +44,7 @@ class ContextWindow:
 def context_window(client: Client, model: str) -> ContextWindow:
     """The context of a served model, as the server tells it."""
     try:
-        lengths = {served.name: served.max_model_len for served in client.models()}
+        lengths = {served.name: served.max_model_len for served in client.served()}
     except RequestFailed:
         lengths = {}
     sample = lengthened("", 2000)
