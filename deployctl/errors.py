@@ -15,6 +15,7 @@
     │   └── RemoteError                  the agent could not answer a request
     ├── LockHeld                     5   another run holds the lock: skipped
     └── StepError                    a step of a run failed on a host
+        ├── StepBroken               1   the step itself is at fault: a bug of ours
         ├── StagingFailed            6   preflight, build, verify, fetch or drafter
         ├── NotReady                 7   clean, launch or ready
         ├── SmokeFailed              8
@@ -128,6 +129,12 @@ class StepError(DeployError):
         self.step = step
         self.thing = what
         self.evidence = evidence or {}
+
+
+class StepBroken(StepError):
+    """The step raised something that it must not: a bug of ours, told with its traceback."""
+
+    exit_code = 1
 
 
 class StagingFailed(StepError):

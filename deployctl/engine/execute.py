@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -16,7 +17,14 @@ from deployctl.engine.events import (
 )
 from deployctl.engine.plan import PlannedStep, ask, questions
 from deployctl.engine.record import HostRecord, StepRecord, StepStatus
-from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError, Undecided
+from deployctl.errors import (
+    ConnectionLost,
+    DeployError,
+    RemoteError,
+    StepBroken,
+    StepError,
+    Undecided,
+)
 from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Context, Deployment, Plan, Unanswered
@@ -106,6 +114,16 @@ def run_step(work: Work, planned: PlannedStep) -> StepRecord:
         error, evidence, status = raised, {}, "unknown"
     except (RemoteError, Unanswered) as raised:
         error = step.fail(context, "the host could not answer", str(raised))
+        evidence, status = {}, "failed"
+    except Exception as raised:
+        # A bug must not keep a failed release serving: it takes the way back like any failure.
+        error = StepBroken(
+            host,
+            step.name,
+            f"internal error, {type(raised).__name__}: {raised}",
+            "".join(traceback.format_exception(raised)).strip(),
+            "please report it with these lines",
+        )
         evidence, status = {}, "failed"
     else:
         work.evidence[step.name] = evidence

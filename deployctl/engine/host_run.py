@@ -134,6 +134,7 @@ class HostRun:
                 *self._preparation(work, plan),
             ]
         )
+        closing = "failed"
         try:
             failed = switch.carry_out(self.run_record, work, plan)
             if failed is not None:
@@ -142,8 +143,12 @@ class HostRun:
                     switch.restore(self.run_record, work, plan)
             else:
                 self._complete(work, plan)
+        except BaseException as error:
+            closing = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            raise
+        else:
+            closing = outcome([self.record])[0]
         finally:
-            closing = outcome(RunRecord("", "", "", self.run_record.started, [self.record]))[0]
             session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -65,9 +66,9 @@ class RunRecord:
     exit_code: int = 1
 
 
-def outcome(record: RunRecord) -> tuple[Outcome, int]:
+def outcome(hosts: Sequence[HostRecord]) -> tuple[Outcome, int]:
     """A run's outcome and exit code: the first host that failed decides."""
-    for host in record.hosts:
+    for host in hosts:
         if host.error is not None:
             if host.restored:
                 return "rolled-back", 10
@@ -76,8 +77,8 @@ def outcome(record: RunRecord) -> tuple[Outcome, int]:
             if isinstance(host.error, Undecided):
                 return "undecided", host.error.exit_code
             return "failed", host.error.exit_code
-    if any(host.changed for host in record.hosts):
+    if any(host.changed for host in hosts):
         return "deployed", 0
-    if any(step.status == "passed" for host in record.hosts for step in host.steps):
+    if any(step.status == "passed" for host in hosts for step in host.steps):
         return "passed", 0
     return "unchanged", 0

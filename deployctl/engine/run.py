@@ -63,7 +63,7 @@ def run(
         finally:
             listen(events.HostEnded(host))
     else:
-        record.outcome, record.exit_code = outcome(record)
+        record.outcome, record.exit_code = outcome(record.hosts)
     record.seconds = time.monotonic() - began
     listen(events.RunEnded(record))
     return record

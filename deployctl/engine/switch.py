@@ -20,6 +20,7 @@ from deployctl.errors import ConnectionLost, DeployError, RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Change, Deployment, Plan
+from deployctl.steps.launch import RESTORE
 
 WAY_BACK = ("launch", "ready")
 
@@ -103,4 +104,9 @@ def restore(run: RunRecord, work: Work, plan: HostPlan) -> None:
 def previous_deployment(wanted: Deployment, manifest: dict[str, Any]) -> Deployment:
     """What was wanted when the previous release was made, as its manifest keeps it."""
     profile = Profile.model_validate(manifest["wanted"])
-    return replace(wanted, profile=profile, skip=frozenset(manifest.get("skip", ())))
+    return replace(
+        wanted,
+        profile=profile,
+        skip=frozenset(manifest.get("skip", ())),
+        options={"launch": {RESTORE: True}},
+    )

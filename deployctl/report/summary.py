@@ -49,6 +49,8 @@ def _seconds(step: Mapping[str, Any]) -> str:
 
 def _detail(step: Mapping[str, Any]) -> str:
     evidence = step["evidence"]
+    if step["step"] == "drafter" and step["status"] == "unchanged":
+        return "config.json is as wanted"
     describe = {
         "build": _build,
         "drafter": _drafter,
@@ -58,7 +60,7 @@ def _detail(step: Mapping[str, Any]) -> str:
     }.get(step["step"])
     if describe is not None and evidence:
         return describe(evidence)
-    return str(step.get("reason", ""))
+    return str(step.get("reason", "")) if step["status"] in ("unchanged", "skipped") else ""
 
 
 def _build(evidence: Mapping[str, Any]) -> str:
@@ -80,7 +82,7 @@ def _ready(evidence: Mapping[str, Any]) -> str:
 
 def _smoke(evidence: Mapping[str, Any]) -> str:
     checks = evidence.get("checks") or []
-    return ", ".join(f"{c.get('name', 'request')}: {c.get('verdict', 'unknown')}" for c in checks)
+    return ", ".join(f"{check['name']}: {check['result']['verdict']}" for check in checks)
 
 
 def _acceptance(evidence: Mapping[str, Any]) -> str:
@@ -92,7 +94,7 @@ def _acceptance(evidence: Mapping[str, Any]) -> str:
         "-" if rate is None else f"{rate:.3f}" for rate in evidence.get("per_position") or []
     )
     interval = evidence.get("interval")
-    span = f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else ""
+    span = f" [{interval['low']:.2f}, {interval['high']:.2f}]" if interval else ""
     return f"{verdict}: mean acceptance length {length:.2f}{span}, per position {positions}"
 
 

@@ -38,14 +38,27 @@ def listener(quiet: bool = False) -> Iterator[Listener]:
         with _live() as listen:
             yield listen
     else:
-        yield _plain
+        yield Plain().hear
 
 
-def _plain(event: Event) -> None:
-    text = describe(event)
-    if text:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        print(f"{stamp} {text}", file=sys.stderr, flush=True)
+class Plain:
+    """Lines with times. Progress is told when its phase or its tenth changes, not at every look."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, events.StepProgress) and not self._is_news(event):
+            return
+        text = describe(event)
+        if text:
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            print(f"{stamp} {text}", file=sys.stderr, flush=True)
+
+    def _is_news(self, event: events.StepProgress) -> bool:
+        key = (event.host, event.step)
+        now = (event.phase, int((event.fraction or 0.0) * 10))
+        return self._told.get(key) != now and self._told.update({key: now}) is None
 
 
 def describe(event: Event) -> str:
@@ -62,13 +75,14 @@ def describe(event: Event) -> str:
             return f"{event.host}: {event.step}: started"
         case events.StepNote():
             return f"{event.host}: {event.step}: {event.text}"
-        case events.StepProgress() if event.fraction is None:
+        case events.StepProgress():
             return f"{event.host}: {event.step}: {event.phase} {event.detail}".rstrip()
         case events.StepEnded():
             record = event.record
-            reason = record.error.what if record.error else record.reason
-            mark = MARKS[record.status]
-            return f"{event.host}: {record.step}: {mark} {reason}".rstrip()
+            reason = record.reason if record.status in ("unchanged", "skipped") else ""
+            if record.error is not None:
+                reason = record.error.what
+            return f"{event.host}: {record.step}: {MARKS[record.status]} {reason}".rstrip()
     return ""
 
 
