@@ -72,6 +72,25 @@ def container(paths: List[Tuple[str, str]]) -> Optional[Dict[str, str]]:
     return None
 
 
+def contained() -> Optional[str]:
+    """The kind of container that this agent runs in; None on a machine of its own.
+
+    Container managers say it to the first process: `container=lxc` in its environment.
+    """
+    try:
+        with open("/proc/1/environ", "rb") as file:
+            for entry in file.read().split(b"\0"):
+                if entry.startswith(b"container="):
+                    return entry[len(b"container=") :].decode("utf-8", "replace")
+    except OSError:
+        pass
+    for sign, kind in (("/run/systemd/container", ""), ("/.dockerenv", "docker")):
+        if os.path.exists(sign):
+            return kind or "a container"
+    place = container(cgroups(1))
+    return None if place is None else place["kind"]
+
+
 def frozen(paths: List[Tuple[str, str]], channel: Optional[str]) -> bool:
     """Whether the process is stopped by the freezer: it takes no signal until it is thawed."""
     if channel and any(word in channel for word in FROZEN_CHANNELS):

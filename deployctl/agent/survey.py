@@ -36,6 +36,7 @@ def survey(root: str, devices: Devices, patterns: Sequence[str]) -> Dict[str, An
         "unreadable": [_name(entry) for entry in blind[:NAMED]],
         "unreadable_count": len(blind),
         "hidden": placing.hidden_processes(),
+        "contained": placing.contained(),
         "namespace": placing.namespace("self"),
         "own": sorted(_ancestors(everyone, os.getpid())),
     }

@@ -1,91 +1,240 @@
-"""clean: what would stand in the new server's way is stopped, if it is ours."""
+"""clean: what would stand in the way of the new server is stopped if ours, and proven gone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployctl.errors import NotReady
+from deployctl.errors import NotReady, RemoteError
+from deployctl.hosts.session import Call, Session
+from deployctl.steps import clearing, gpu_reset, profile_gpus
 from deployctl.steps.interface import (
     Answers,
-    Change,
     Context,
     Deployment,
     Evidence,
     Plan,
     Question,
     Step,
+    Unknown,
 )
 from deployctl.steps.release import release_paths
+from deployctl.steps.scene import Scene, in_words, questions, scene, tell
+
+ROUNDS = 3
+"""How often what comes back is stopped again."""
+STUCK_AFTER = 5.0
+"""Seconds after SIGKILL from which a process counts as stuck in the kernel."""
+STILL = 3.0
+"""Seconds without a change after which memory that others hold counts as settled."""
 
 
 class CleanStep(Step):
-    """Our unit, and stale processes of ours, stopped; memory and port proven free."""
+    """Our unit, and stale processes of ours, stopped; memory and port measured to be free.
+
+    Options: `scope` (ours, container, gpu), `stop_unit` (also one that runs the wanted release),
+    `reset` (the profile's GPUs, once nobody uses them).
+    """
 
     name = "clean"
     phase = "switch"
     failure = NotReady
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return (
-            Question("unit", "units.state", {"name": wanted.profile.name}),
-            Question("gpus", "gpu.state", where="node"),
-            Question("port", "network.listener", {"port": wanted.profile.serve.port}),
-        )
+        port = Question("port", "network.listener", {"port": wanted.profile.serve.port})
+        asked = [port, *questions(wanted)]
+        if wanted.option("clean", "reset"):
+            asked.append(gpu_reset.question())
+        return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        unit = answers["unit"]
         if keeps(wanted, answers):
-            return Plan("unchanged", reason="the unit runs the wanted release")
-        if unit["state"] not in ("starting", "running"):
-            return Plan("check", reason="no unit runs")
-        stopped = Change("unit", unit["release"], None, f"pid {unit['pid']} is stopped")
-        return Plan("change", (stopped,))
+            evidence = {"gpu": profile_gpus.words(answers)}
+            return Plan("unchanged", reason="the unit runs the wanted release", evidence=evidence)
+        now = scene(wanted, answers)
+        evidence = clearing.before(wanted, answers, now)
+        reason = next(clearing.obstacles(wanted, answers, now), None)
+        if reason is not None:
+            return Plan("blocked", reason=reason, evidence=evidence)
+        changes = tuple(clearing.changes(wanted, answers, now))
+        return Plan("change" if changes else "check", changes, evidence=evidence)
 
     def apply(self, context: Context, plan: Plan) -> None:
-        context.progress("stop", f"unit {context.wanted.profile.name}")
-        context.session.call(
-            "units.stop",
-            name=context.wanted.profile.name,
-            grace=context.wanted.profile.serve.stop_grace,
-        )
+        evidence = context.evidence[self.name] = {**plan.evidence, "stopped": []}
+        if clearing.alive(context.answers["unit"]):
+            self._stop_unit(context, evidence)
+        for _ in range(ROUNDS):
+            now = scene(context.wanted, look(context))
+            if not now.selection.stop:
+                break
+            self._stop(context, now, evidence)
+        else:
+            self._refuse_return(context, scene(context.wanted, look(context)), evidence)
+        if context.wanted.option(self.name, "reset"):
+            self._reset(context, evidence)
 
     def prove(self, context: Context) -> Evidence:
-        serve = context.wanted.profile.serve
-        listener = context.session.call("network.listener", port=serve.port)
-        evidence: dict[str, Any] = {
-            "holders": [],
-            "stopped": [],
-            "memory_before": None,
-            "memory_after": None,
-            "gpu": gpu_words(context.answers),
-        }
-        if listener["listening"]:
-            who = ", ".join(f"{h['pid']} ({h['command']})" for h in listener["holders"])
+        answers = look(context)
+        now = scene(context.wanted, answers)
+        evidence = context.evidence.setdefault(
+            self.name, clearing.before(context.wanted, answers, now)
+        )
+        self._prove_memory(context, now, evidence)
+        evidence["holders_after"] = [tell(verdict) for verdict in now.holders()]
+        self._prove_port(context, evidence)
+        return evidence
+
+    def _stop_unit(self, context: Context, evidence: Evidence) -> None:
+        name = context.wanted.profile.name
+        context.progress("stop", f"unit {name}")
+        grace = context.wanted.profile.serve.stop_grace
+        done = context.session.call("units.stop", name=name, grace=grace)
+        for pid in done["gone"]:
+            fate = "killed" if pid in done["killed"] else "ended"
+            evidence["stopped"].append({"pid": pid, "fate": fate, "why": "the unit"})
+        if done["left"]:
+            raise self._survives(context, [p["pid"] for p in done["left"]], done["left"], evidence)
+
+    def _stop(self, context: Context, now: Scene, evidence: Evidence) -> None:
+        chosen = {v.process.pid: v for v in now.selection.stop}
+        context.progress("stop", ", ".join(f"{pid} {v.process.comm}" for pid, v in chosen.items()))
+        rows = context.node.call(
+            "gpu.stop",
+            targets=[
+                {"pid": pid, "start": v.process.start, "device": clearing.device_only(v)}
+                for pid, v in chosen.items()
+            ],
+            grace=context.wanted.profile.clean.grace,
+            patience=STUCK_AFTER,
+        )
+        told = [{**row, "command": chosen[row["pid"]].process.name} for row in rows]
+        evidence["stopped"].extend(told)
+        stuck = [row for row in told if row["fate"] == "left"]
+        if stuck:
+            raise self._survives(context, [row["pid"] for row in stuck], stuck, evidence)
+        refused = [str(row["pid"]) for row in told if row["fate"] == "refused"]
+        if refused:
             raise self.fail(
                 context,
-                f"port {serve.port} is still held",
-                f"by {who or 'nobody visible from here'}",
+                f"not permitted to stop {', '.join(refused)}",
+                "they are ours, but another user runs them",
+                "log in to the host (or its node) as root",
+                evidence,
+            )
+
+    def _survives(
+        self, context: Context, pids: Sequence[int], rows: Sequence[Any], evidence: Evidence
+    ) -> NotReady:
+        where = "; ".join(clearing.where_stuck(row) for row in rows)
+        error = self.fail(
+            context,
+            f"PID {', '.join(map(str, pids))} survives SIGKILL: reboot needed",
+            where,
+            "reboot the machine with the GPU (the node, not the container)",
+            evidence,
+        )
+        assert isinstance(error, NotReady)
+        return error
+
+    def _refuse_return(self, context: Context, now: Scene, evidence: Evidence) -> None:
+        if not now.selection.stop:
+            return
+        names = "; ".join(
+            f"{in_words(v)}, started by PID {v.process.parent}" for v in now.selection.stop
+        )
+        raise self.fail(
+            context,
+            f"processes come back after being stopped {ROUNDS} times",
+            names,
+            "stop what starts them (a service, a loop in a shell), then run again",
+            evidence,
+        )
+
+    def _reset(self, context: Context, evidence: Evidence) -> None:
+        answers = look(context, gpu_reset.question())
+        now = scene(context.wanted, answers)
+        reason = gpu_reset.refusal(context.wanted, answers, now)
+        if reason is not None:
+            raise self.fail(context, "GPU reset refused", reason, evidence=evidence)
+        indices = [gpu["index"] for gpu in now.gpus]
+        context.progress("reset", f"GPU {', '.join(map(str, indices))}")
+        evidence["reset"] = context.node.call("gpu.reset", indices=indices)
+
+    def _prove_memory(self, context: Context, now: Scene, evidence: Evidence) -> None:
+        if not now.gpus:
+            return
+        clean = context.wanted.profile.clean
+        index = {gpu["uuid"]: str(gpu["index"]) for gpu in now.gpus}
+        held = any(now.on(uuid) for uuid in index)
+
+        def show(event: Mapping[str, Any]) -> None:
+            mib = ", ".join(f"GPU {index[u]}: {m} MiB" for u, m in event["memory"].items())
+            context.progress("memory", mib)
+
+        settled = context.node.call(
+            "gpu.settle",
+            show,
+            uuids=list(index),
+            below=clean.free_below_mib,
+            limit=clean.settle,
+            still=STILL if held else clean.settle,
+        )
+        after = {index[uuid]: amount for uuid, amount in settled["memory"].items()}
+        evidence.update(memory_after=after, settled=settled["course"], seconds=settled["seconds"])
+        evidence["held"] = {
+            index[uuid]: clearing.held_by(context.wanted, now, uuid, amount)
+            for uuid, amount in settled["memory"].items()
+            if amount != 0
+        }
+        if not settled["free"]:
+            raise self.fail(
+                context,
+                "the GPUs are not free",
+                "; ".join(f"GPU {i}: {text}" for i, text in evidence["held"].items()),
+                "stop what holds them, widen --scope, or raise clean.free_below_mib",
+                evidence,
+            )
+
+    def _prove_port(self, context: Context, evidence: Evidence) -> None:
+        port = context.wanted.profile.serve.port
+        listener = context.session.call("network.listener", port=port)
+        unit = context.session.call("units.state", name=context.wanted.profile.name)
+        members = {member["pid"] for member in unit["members"]}
+        others = [h for h in listener["holders"] if h["pid"] not in members]
+        evidence["port"] = {"port": port, "listening": listener["listening"], "holders": others}
+        if listener["listening"] and (others or not listener["holders"]):
+            who = ", ".join(f"PID {h['pid']} {h['command'] or h['comm']!r}" for h in others)
+            raise self.fail(
+                context,
+                f"port {port} is still held",
+                f"by {who}" if who else f"by nobody visible: {listener['unknown'] or 'unknown'}",
                 "stop it or choose another serve.port",
                 evidence,
             )
-        return evidence
 
 
 def keeps(wanted: Deployment, answers: Answers) -> bool:
     """Whether the unit already runs what is wanted: then nothing is to be cleaned away."""
-    unit = answers["unit"]
-    if unit["state"] not in ("starting", "running"):
+    if not clearing.alive(answers["unit"]) or wanted.option("clean", "stop_unit"):
         return False
-    return bool(unit["release"] == release_paths(wanted, answers).release)
+    return bool(answers["unit"]["release"] == release_paths(wanted, answers).release)
 
 
-def gpu_words(answers: Answers) -> str:
-    """What is known of the GPUs, in a few words."""
-    unknown = answers.unknown("gpus")
-    if unknown:
-        return f"unknown: {unknown.reason}"
-    state = answers["gpus"]
-    if not state["present"]:
-        return f"absent: {state['reason']}"
-    return ", ".join(f"{gpu['index']}: {gpu['name']}" for gpu in state["gpus"])
+def look(context: Context, *more: Question) -> Answers:
+    """Fresh answers about who is there, from the host and its node."""
+    asked = {question.key: question for question in (*questions(context.wanted), *more)}
+    values: dict[str, Any] = {}
+    for where, session in (("host", context.session), ("node", context.node)):
+        here = [question for question in asked.values() if question.where == where]
+        values.update(_ask(session, here))
+    return Answers(values)
+
+
+def _ask(session: Session, asked: Sequence[Question]) -> dict[str, Any]:
+    answers = session.ask([Call(question.op, question.args) for question in asked])
+    return {
+        question.key: Unknown(answer.kind, answer.message)
+        if isinstance(answer, RemoteError)
+        else answer
+        for question, answer in zip(asked, answers, strict=True)
+    }
