@@ -13,6 +13,10 @@ from deployctl.steps.build import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
 from deployctl.vllm import completeness
+from deployctl.vllm.fixes.registry import by_name, probe_source
+from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
+
+PROBE_LIMIT = 120.0
 
 
 class VerifyStep(Step):
@@ -27,9 +31,15 @@ class VerifyStep(Step):
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         seal = sealed(answers, environment_key(wanted, answers))
-        if seal is None:
+        if seal is None or wanted.option(self.name, "deep", False):
             return Plan("check")
-        return Plan("unchanged", evidence=seal["evidence"]["verify"])
+        evidence = seal["evidence"]["verify"]
+        # A fix that this version knows and the seal does not say: the probes run again.
+        if not {entry["fix"] for entry in evidence["fixes"]} >= set(by_name()):
+            return Plan("check")
+        if _unmet(wanted, evidence):
+            return Plan("check")
+        return Plan("unchanged", evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
         session, environment = context.session, context.release.environment
@@ -62,8 +72,29 @@ class VerifyStep(Step):
                 "run again: an environment that is not sealed is built anew",
                 evidence,
             )
+        self._fixes(context, facts["site_packages"], evidence)
         self._seal(context, evidence)
         return evidence
+
+    def _fixes(self, context: Context, tree: str, evidence: Evidence) -> None:
+        context.progress("probing fixes")
+        report = context.session.call(
+            "modules.run",
+            source=probe_source(),
+            function="examine",
+            args={"tree": tree},
+            timeout=PROBE_LIMIT,
+        )
+        evidence["fixes"] = report["fixes"]
+        missing = _unmet(context.wanted, evidence)
+        if missing:
+            raise self.fail(
+                context,
+                "a required fix is not there",
+                "\n".join(missing),
+                "choose a build.source that has it, or take it out of fixes.require",
+                evidence,
+            )
 
     def _imports(self, context: Context, facts: dict[str, Any]) -> dict[str, Any]:
         names = [completeness.module_name(path) for path in facts["extensions"]]
@@ -84,8 +115,19 @@ class VerifyStep(Step):
 
     def _seal(self, context: Context, evidence: Evidence) -> None:
         key = context.release.environment_key
-        seal = {"key": key, "evidence": {"build": context.evidence["build"], "verify": evidence}}
+        before = sealed(context.answers, key)
+        built = before["evidence"]["build"] if before else context.evidence.get("build")
+        if built is None:
+            context.log(f"environment {key} is not sealed: its build was left out of this run")
+            return
+        seal = {"key": key, "evidence": {"build": built, "verify": evidence}}
         context.session.call("releases.seal_environment", key=key, seal=seal)
+
+
+def _unmet(wanted: Deployment, evidence: Evidence) -> list[str]:
+    profile = wanted.profile
+    v2_runner = uses_v2_runner(profile.serve.env, profile.build.target)
+    return unmet(evidence, profile.fixes.require, v2_runner)
 
 
 def freeze_digest(distributions: Sequence[dict[str, Any]]) -> str:

@@ -1,0 +1,48 @@
+"""Whether a profile's required fixes are there, given the verdicts of one tree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from deployctl.vllm.fixes.interface import PRESENT, UNKNOWN, UNSUPPORTED, V2_ONLY
+
+RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+
+
+def uses_v2_runner(env: Mapping[str, str], target: str) -> bool:
+    """Whether the launch runs the V2 model runner, for a drafter that needs it.
+
+    vLLM that has it routes such drafters there by itself, unless the variable forbids it; the
+    runner needs Triton, so never on a CPU.
+    """
+    forced = env.get(RUNNER)
+    return target == "cuda" and forced not in ("0", "false", "False")
+
+
+def unmet(report: Mapping[str, Any], required: Iterable[str], v2_runner: bool) -> list[str]:
+    """A sentence for every required fix that is not proven present."""
+    found = {entry["fix"]: entry for entry in report["fixes"]}
+    return [
+        sentence
+        for name in required
+        if (sentence := _sentence(name, found.get(name), v2_runner)) is not None
+    ]
+
+
+def _sentence(name: str, entry: Mapping[str, Any] | None, v2_runner: bool) -> str | None:
+    if entry is None:
+        return f"{name}: no such fix is known; `deployctl fixes` lists them"
+    verdict = entry["verdict"]
+    if verdict == PRESENT or (verdict == V2_ONLY and v2_runner):
+        return None
+    evidence = "; ".join(_place(item) for item in entry["evidence"])
+    if verdict == V2_ONLY:
+        return f"{name} is there for the V2 model runner alone, the launch runs V1 ({evidence})"
+    word = {UNKNOWN: "cannot be told", UNSUPPORTED: "cannot be there"}.get(verdict, f"is {verdict}")
+    return f"{name} {word}: {evidence}"
+
+
+def _place(item: Mapping[str, Any]) -> str:
+    place = f"{item['file']}:{item['line']} " if item["file"] else ""
+    return f"{place}{item['what']}"
