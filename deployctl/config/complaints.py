@@ -43,7 +43,8 @@ def problems(
                     Problem(_written(tree, path[:-1]), dotted(path), "required, and not given")
                 )
         elif path not in seen:
-            found.append(Problem(_place(tree, path), dotted(path), _message(detail, path, schema)))
+            where = _written if detail["type"] in ("misfit", "value_error") else _value
+            found.append(Problem(where(tree, path), dotted(path), _message(detail, path, schema)))
         seen.add(path)
     return found
 
@@ -162,10 +163,9 @@ def _shown(value: Any) -> str:
     return f"the text {value!r}" if isinstance(value, str) else str(value)
 
 
-def _place(tree: Value, path: Path) -> Origin:
-    """Where a value is written; for a section, where its key is."""
-    value = _deepest(tree, path)
-    return value.key if value.key and isinstance(value.content, dict) else value.origin
+def _value(tree: Value, path: Path) -> Origin:
+    """Where a value is written."""
+    return _deepest(tree, path).origin
 
 
 def _written(tree: Value, path: Path) -> Origin:

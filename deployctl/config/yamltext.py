@@ -83,12 +83,10 @@ def _parsed(text: str, source: str, problems: list[Problem]) -> Value | None:
 
 def scalar(value: Any) -> str:
     """One value in YAML on one line, quoted where YAML 1.1 or 1.2 would read it as another."""
-    style = '"' if isinstance(value, str) and "\n" in value else None
     written = yaml.dump(
         value,
         Dumper=_Dumper,
         default_flow_style=True,
-        default_style=style,
         allow_unicode=True,
         width=float("inf"),
         sort_keys=False,
@@ -107,6 +105,14 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+    def text(self, data: str) -> yaml.ScalarNode:
+        """Text of several lines on one, with its line ends escaped."""
+        style = '"' if data.splitlines() not in ([], [data]) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.text)
 
 
 _RESOLVERS = (
@@ -154,6 +160,8 @@ class _Reader:
             return Value(items, origin, key)
         if isinstance(node, yaml.ScalarNode) and node.tag in _CONSTRUCT:
             content = _CONSTRUCT[node.tag](node.value)
+            if isinstance(content, str):
+                content = self._whole(content, origin)
             return Value(content, origin, key, text=None if node.style else node.value)
         self._problems.append(Problem(origin, "", f"the tag {node.tag} means nothing here"))
         return Value(None, origin, key)
@@ -165,13 +173,21 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self._problems.append(Problem(at, "", "a key must be plain text"))
                 continue
-            name = str(key.value)
+            name = self._whole(str(key.value), at)
             if name in entries:
                 first = entries[name].key
                 self._problems.append(Problem(at, name, f"given twice; first at {first}"))
                 continue
             entries[name] = self.value(item, at, above)
         return entries
+
+    def _whole(self, text: str, origin: Origin) -> str:
+        """Text whose characters beyond U+FFFF were escaped as two halves, as JSON has them."""
+        try:
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            self._problems.append(Problem(origin, "", "an escape that is half a character"))
+            return ""
 
     def _origin(self, node: yaml.Node) -> Origin:
         return Origin(self._source, node.start_mark.line + 1, node.start_mark.column + 1)

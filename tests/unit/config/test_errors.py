@@ -1,0 +1,31 @@
+"""Errors as data: each errors/NAME.yaml with the exact lines that it gives, NAME.expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployctl.errors import ConfigError
+from tests.unit.config.conftest import SMALLEST, Folder
+
+CASES = sorted((Path(__file__).parent / "errors").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+def test_every_problem_is_told_with_its_place(folder: Folder, case: Path) -> None:
+    folder.write("work/profiles/smallest.yaml", SMALLEST)
+    folder.write("work/profiles/hosts/here.yaml", "local: true\n")
+    folder.write("shipped/playbooks/up.yaml", "steps: [build]\n")
+    folder.write("work/profiles/case.yaml", case.read_bytes())
+    places = {"work": folder.work, "user": folder.user, "shipped": folder.shipped}
+    expected = case.with_suffix(".expected").read_text()
+    for name, place in places.items():
+        expected = expected.replace(f"{{{name}}}", str(place))
+
+    with pytest.raises(ConfigError) as error:
+        folder.load("case")
+
+    assert error.value.why == expected.rstrip("\n")
+    assert error.value.exit_code == 3
+    assert "nothing was touched" in error.value.next
