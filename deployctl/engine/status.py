@@ -18,7 +18,6 @@ SCHEMA = "deployctl.status/1"
 def _questions(profile: Profile) -> dict[str, Question]:
     name, serve = profile.name, profile.serve
     address = "127.0.0.1" if serve.host in ("0.0.0.0", "::") else serve.host
-    serving = f"@/profiles/{name}/current"
     asked = [
         Question("releases", "releases.state", {"profile": name, "last": 20}),
         Question("unit", "units.state", {"name": name}),

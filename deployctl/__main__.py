@@ -1,0 +1,5 @@
+"""`python -m deployctl`."""
+
+from deployctl.cli.app import main
+
+main()
