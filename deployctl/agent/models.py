@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 from typing import Any, Dict, List, Optional
 
 from .interface import AgentError, Call
 
 CONFIG_LIMIT = 1 << 20
+MASK = re.compile(r"^[<\[]\|?_?mask_?\|?[>\]]$", re.IGNORECASE)
 
 
 def survey(call: Call, path: str, tensors: bool = False) -> Dict[str, Any]:
@@ -18,11 +20,12 @@ def survey(call: Call, path: str, tensors: bool = False) -> Dict[str, Any]:
 
     `files` are sizes in bytes by relative name, links followed; `config` is config.json's text
     and SHA-256, None where there is none; `damaged` names files that cannot be whole, with the
-    reason; `tensors`, where asked for, are the shapes in the safetensors files by name.
+    reason; `mask_tokens` are the ids of the tokenizer's tokens that are named like a mask, None
+    where it cannot be read; `tensors`, where asked for, are the shapes in the safetensors files.
     """
     place = call.path(path)
     answer: Dict[str, Any] = {"place": place, "exists": os.path.isdir(place)}
-    answer.update(files={}, bytes=0, config=None, damaged={})
+    answer.update(files={}, bytes=0, config=None, damaged={}, mask_tokens=None)
     if not answer["exists"]:
         return answer
     shapes: Dict[str, List[int]] = {}
@@ -39,6 +42,7 @@ def survey(call: Call, path: str, tensors: bool = False) -> Dict[str, Any]:
             _inspect(full, name, size, answer["damaged"], shapes)
     answer["damaged"].update(_missing_shards(place, answer["files"]))
     answer["config"] = read_config(os.path.join(place, "config.json"))
+    answer["mask_tokens"] = _mask_tokens(os.path.join(place, "tokenizer_config.json"))
     if tensors:
         answer["tensors"] = shapes
     return answer
@@ -85,6 +89,16 @@ def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
     except (ValueError, KeyError) as error:
         return {"model.safetensors.index.json": "cannot be read: %s" % error}
     return dict.fromkeys(sorted(named - set(files)), "named by the index, not there")
+
+
+def _mask_tokens(path: str) -> Optional[List[int]]:
+    """`added_tokens_decoder` of a tokenizer_config.json maps ids to tokens (transformers)."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tokens = json.load(file)["added_tokens_decoder"]
+        return sorted(int(i) for i, t in tokens.items() if MASK.match(t["content"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def read_config(path: str) -> Optional[Dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 Directory of a server (`@/profiles/NAME/server`)::
 
-    spec.json      argv, env, cwd, log, release, labels, limits
+    spec.json      argv, env, cwd, log, release, limits
     secrets.json   secret variables, mode 0600
     kept           present once the start was proven: from then on failures are restarted
     record.json    what the supervisor did: state, pid, start, rc, restarts

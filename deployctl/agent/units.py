@@ -95,7 +95,6 @@ def state(call: Call, name: str) -> Dict[str, Any]:
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
         "release": spec["release"],
-        "labels": spec["labels"],
         "argv": spec["argv"],
         "log": spec["log"],
         "kind": spec["kind"],
@@ -113,7 +112,6 @@ def start(
     secrets: Optional[Dict[str, str]] = None,
     cwd: str = "@",
     log: str = "",
-    labels: Optional[Dict[str, str]] = None,
     grace: float = 20.0,
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
@@ -144,7 +142,6 @@ def start(
         "cwd": call.path(cwd),
         "log": path,
         "release": release,
-        "labels": labels or {},
         "grace": grace,
         "limits": dict(LIMITS, **(limits or {})),
     }

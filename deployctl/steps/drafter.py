@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from deployctl.errors import StagingFailed
 from deployctl.steps import sources
+from deployctl.steps.built import knowledge, sha256
 from deployctl.steps.fetch import VIEWS
 from deployctl.steps.interface import (
     Answers,
@@ -22,6 +22,11 @@ from deployctl.steps.interface import (
 from deployctl.steps.release import release_paths
 from deployctl.vllm.drafter import Desired, DrafterConfigError, config_changes, desired, parse
 from deployctl.vllm.drafter_checks import Check, Circumstances, check, errors
+from deployctl.vllm.knowledge import Knowledge
+
+NOTHING_KNOWN = Knowledge()
+LAYER_OFFSET = "dflash-layer-offset"
+"""The fix with which a vLLM counts the drafter's layers right."""
 
 
 def wanted_config(wanted: Deployment, answers: Answers) -> Desired:
@@ -31,8 +36,14 @@ def wanted_config(wanted: Deployment, answers: Answers) -> Desired:
     return desired(upstream, wanted.profile.drafter.config)
 
 
-def checks_of(wanted: Deployment, answers: Answers, config: Desired) -> list[Check]:
-    """The checks of the wanted config against the target, the weights and the draft tokens."""
+def checks_of(
+    wanted: Deployment,
+    answers: Answers,
+    config: Desired,
+    known: Knowledge = NOTHING_KNOWN,
+    layer_offset: bool | None = None,
+) -> list[Check]:
+    """The checks of the wanted config against the target, the weights and the built vLLM."""
     drafter = wanted.profile.drafter
     assert drafter is not None
     around = Circumstances(
@@ -40,7 +51,10 @@ def checks_of(wanted: Deployment, answers: Answers, config: Desired) -> list[Che
         method=drafter.method,
         draft_tokens=drafter.num_speculative_tokens,
         upstream=sources.config(wanted, answers, "drafter"),
+        architectures=known.architectures,
+        layer_offset=layer_offset,
         tensors=answers["drafter"].get("tensors"),
+        mask_tokens=answers["model"].get("mask_tokens"),
     )
     return check(config.config, around, drafter.warn_only)
 
@@ -66,19 +80,18 @@ class DrafterStep(Step):
             return Plan("blocked", reason=str(error))
         checks = checks_of(wanted, answers, config)
         evidence = _evidence(config, checks)
-        wrong = errors(checks)
-        if wrong:
-            reason = "; ".join(f"{c.name}: {c.message}" for c in wrong)
-            return Plan("blocked", reason=reason, evidence=evidence)
+        if errors(checks):
+            return Plan("blocked", reason=_reasons(checks), evidence=evidence)
         release = release_paths(wanted, answers).release
         view = answers[VIEWS].get(release)
         on_disk = view and view["config"]
         if on_disk and on_disk["text"] == config.text and not on_disk["link"]:
-            return Plan("unchanged", evidence=evidence)
+            return Plan("unchanged", evidence=_proven(answers, release) or evidence)
         return Plan("change", _changes(config, on_disk and on_disk["text"]), evidence=evidence)
 
     def apply(self, context: Context, plan: Plan) -> None:
         config = wanted_config(context.wanted, context.answers)
+        self._refuse(context, self._checks(context, config))
         path = f"{context.release.drafter}/config.json"
         context.session.call("files.write", path=path, text=config.text)
 
@@ -90,15 +103,41 @@ class DrafterStep(Step):
             raise self.fail(
                 context,
                 f"{read['path']} does not hold what was written",
-                f"sha256 {read['sha256']}, wanted {_sha256(config.text)}",
+                f"sha256 {read['sha256']}, wanted {sha256(config.text)}",
                 "look for what else writes there, then run again",
             )
-        checks = checks_of(context.wanted, context.answers, config)
+        checks = self._checks(context, config)
+        self._refuse(context, checks)
         return {**_evidence(config, checks), "path": read["path"], "mode": f"{read['mode']:04o}"}
 
+    def _checks(self, context: Context, config: Desired) -> list[Check]:
+        """All checks, with what is known once the models are there and vLLM is built."""
+        answers = sources.survey(context)
+        fixes = context.evidence.get("verify", {}).get("fixes") or ()
+        verdicts = {str(entry["fix"]): str(entry["verdict"]) for entry in fixes}
+        offset = {"present": True, "absent": False}.get(verdicts.get(LAYER_OFFSET, ""))
+        return checks_of(context.wanted, answers, config, knowledge(context), offset)
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    def _refuse(self, context: Context, checks: Sequence[Check]) -> None:
+        if errors(checks):
+            raise self.fail(
+                context,
+                "the wanted drafter config cannot work, nothing was written",
+                _reasons(checks),
+                "mend drafter.config in the profile; drafter.warn_only lets a check only warn",
+                {"checks": [asdict(c) for c in checks]},
+            )
+
+
+def _reasons(checks: Sequence[Check]) -> str:
+    return "; ".join(f"{c.name}: {c.message}" for c in errors(checks))
+
+
+def _proven(answers: Answers, release: str) -> Evidence | None:
+    """The evidence with which this release was sealed: it knew what was built."""
+    manifest = answers["releases"]["releases"].get(release) or {}
+    found: Evidence | None = (manifest.get("evidence") or {}).get("drafter")
+    return found
 
 
 def _changes(config: Desired, on_disk: str | None) -> tuple[Change, ...]:
@@ -116,7 +155,7 @@ def _changes(config: Desired, on_disk: str | None) -> tuple[Change, ...]:
 
 def _evidence(config: Desired, checks: Sequence[Check]) -> Evidence:
     return {
-        "sha256": _sha256(config.text),
+        "sha256": sha256(config.text),
         "changed": [asdict(c) for c in config.changed],
         "checks": [asdict(c) for c in checks],
     }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import StagingFailed
+from deployctl.hosts.stream import upload
 from deployctl.steps import sources
 from deployctl.steps.interface import (
     Answers,
@@ -20,7 +20,6 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.release import release_paths
 
-CHUNK = 1 << 20
 VIEWS = "drafter.views"
 
 
@@ -69,9 +68,7 @@ class FetchStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         wanted = context.wanted
-        asked = self.questions(wanted)
-        values = {q.key: context.session.call(q.op, **q.args) for q in asked}
-        answers = Answers(values)
+        answers = sources.survey(context)
         for role in sources.ROLES:
             if sources.source(wanted, role) is None:
                 continue
@@ -105,20 +102,13 @@ def _view_whole(view: Mapping[str, Any] | None, survey: Mapping[str, Any]) -> bo
 
 
 def _send(context: Context, model: sources.Shipped) -> None:
-    """Upload a bundled model's files beside the place, so that the place is whole or absent."""
+    """Upload a bundled model; every file arrives whole or not at all."""
     total = sum(size for size, _ in model.files.values())
     sent = 0
-    for name, (size, sha) in model.files.items():
-        stream = context.session.stream(
-            "files.put", path=f"{model.place}/{name}", size=size, sha256=sha
-        )
-        with (model.folder / name).open("rb") as file:
-            while data := file.read(CHUNK):
-                stream.feed(base64.b64encode(data).decode("ascii"))
-                sent += len(data)
-                context.progress("sending", f"{model.name}/{name}", sent / total)
-        while stream.next() is not None:
-            pass
+    for name, (size, _) in model.files.items():
+        context.progress("sending", f"{model.name}/{name}", sent / total)
+        upload(context.session, model.folder / name, f"{model.place}/{name}", 0o644)
+        sent += size
 
 
 def _evidence(wanted: Deployment, answers: Answers) -> Evidence:

@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployctl.config.serve import SecretSettings
 from deployctl.errors import NotReady
-from deployctl.steps import sources
+from deployctl.steps import built, sources
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -21,9 +20,13 @@ from deployctl.steps.interface import (
     Step,
 )
 from deployctl.steps.release import release_paths
-from deployctl.vllm.command import Serve, Speculation, command, environment
+from deployctl.steps.serving import objections, secrets, serve_settings
+from deployctl.vllm.command import command, environment, problems
+from deployctl.vllm.failures import explain
 
 RUNNING = ("starting", "running")
+RESTORE = "restore"
+"""Option: this release is being brought back, so a config that drifted is mended, not refused."""
 
 
 class LaunchStep(Step):
@@ -35,7 +38,10 @@ class LaunchStep(Step):
     follows = ("build", "fetch", "drafter")
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return [Question("unit", "units.state", {"name": wanted.profile.name})]
+        return [
+            Question("unit", "units.state", {"name": wanted.profile.name}),
+            Question("launch.shm", "files.disk", {"path": "/dev/shm"}),
+        ]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         unit = answers["unit"]
@@ -43,6 +49,9 @@ class LaunchStep(Step):
         runs = unit["release"] if unit["state"] in RUNNING else None
         if runs == release and unit["supervised"]:
             return Plan("unchanged", evidence=_evidence(unit))
+        wrong = objections(wanted, answers)
+        if wrong:
+            return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
         if runs == release:
             why = "nobody supervises it"
@@ -50,34 +59,37 @@ class LaunchStep(Step):
 
     def apply(self, context: Context, plan: Plan) -> None:
         wanted, session = context.wanted, context.session
+        values = self._secrets(context)
+        launch = self._launch(context)
         unit = session.call("units.state", name=wanted.profile.name)
+        grace = wanted.profile.serve.stop_grace
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
-            grace = wanted.profile.serve.stop_grace
             session.call("units.stop", name=wanted.profile.name, grace=grace)
-        launch = self._launch(context)
         context.progress("start", " ".join(launch["argv"]))
         session.call(
             "units.start",
             name=wanted.profile.name,
             argv=launch["argv"],
             env=launch["env"],
-            secrets=self._secrets(context),
+            secrets=values,
             release=context.release.release,
-            grace=wanted.profile.serve.stop_grace,
+            grace=grace,
             supervisor=wanted.profile.serve.supervisor,
         )
 
     def prove(self, context: Context) -> Evidence:
-        unit = context.session.call("units.state", name=context.wanted.profile.name)
+        name = context.wanted.profile.name
+        unit = context.session.call("units.state", name=name)
         evidence = _evidence(unit)
         if unit["state"] not in RUNNING:
-            log = context.session.call("units.log", name=context.wanted.profile.name, offset=-4000)
+            log = context.session.call("units.log", name=name, offset=-65536)
+            known = explain(log["text"])
             raise self.fail(
                 context,
-                f"the server ended at once, status {unit['rc']}",
-                unit["error"] or log["text"].strip(),
-                "mend what the log says, then run again",
+                known.sentence or f"the server ended at once, status {unit['rc']}",
+                unit["error"] or "\n".join(known.lines) or log["text"].strip()[-2000:],
+                known.next or "mend what the log says, then run again",
                 evidence,
             )
         return evidence
@@ -90,60 +102,84 @@ class LaunchStep(Step):
             kept = context.session.call("files.read", path=path)
             if kept["exists"]:
                 sealed: dict[str, Any] = json.loads(kept["text"])
+                self._refuse_drift(context, sealed)
                 return sealed
-        launch = launch_settings(context)
+        launch = self._render(context)
         text = json.dumps(launch, indent=2) + "\n"
         context.session.call("files.write", path=path, text=text)
         return launch
 
-    def _secrets(self, context: Context) -> dict[str, str]:
-        serve = context.wanted.profile.serve
-        named: dict[str, SecretSettings] = dict(serve.secrets)
-        if serve.api_key is not None:
-            named["VLLM_API_KEY"] = serve.api_key
-        return {name: self._reveal(context, settings) for name, settings in named.items()}
-
-    def _reveal(self, context: Context, settings: SecretSettings) -> str:
-        value = os.environ.get(settings.env)
-        if not value:
-            raise self.fail(
-                context, f"the secret variable {settings.env} is not set", next="set it, run again"
-            )
-        return value
-
-
-def launch_settings(context: Context) -> dict[str, Any]:
-    """argv and environment of the release's server, with the host's absolute paths."""
-    profile, release, root = context.wanted.profile, context.release, context.session.root
-    serve, drafter = profile.serve, profile.drafter
-
-    def absolute(path: str) -> str:
-        return root + path[1:] if path.startswith("@/") else path
-
-    speculation = None
-    if drafter is not None:
-        speculation = Speculation(
-            drafter.method,
-            drafter.num_speculative_tokens,
-            absolute(release.drafter) if drafter.model is not None else None,
-            drafter.speculative,
+    def _render(self, context: Context) -> dict[str, Any]:
+        """argv and environment with the host's absolute paths, for the vLLM that was built."""
+        wanted, release, root = context.wanted, context.release, context.session.root
+        knowledge = built.knowledge(context)
+        model = sources.source(wanted, "drafter")
+        settings = serve_settings(
+            wanted,
+            f"{root}{release.environment[1:]}/bin/vllm",
+            sources.place(wanted, context.answers, "model"),
+            f"{root}{release.drafter[1:]}" if model is not None else None,
+            knowledge,
         )
-    wanted = Serve(
-        program=absolute(f"{release.environment}/bin/vllm"),
-        model=sources.place(context.wanted, context.answers, "model"),
-        served_name=profile.model.served_name,
-        host=serve.host,
-        port=serve.port,
-        tensor_parallel_size=serve.tensor_parallel_size,
-        max_model_len=serve.max_model_len,
-        gpu_memory_utilization=serve.gpu_memory_utilization,
-        dtype=serve.dtype,
-        kv_cache_dtype=serve.kv_cache_dtype,
-        attention_backend=serve.attention_backend,
-        args=serve.args,
-        speculation=speculation,
-    )
-    return {"argv": command(wanted), "env": environment(serve.env, serve.gpus)}
+        wrong = problems(settings, knowledge, wanted.profile.build.target)
+        if wrong:
+            raise self.fail(
+                context, "this vLLM cannot run what is wanted", "\n".join(wrong), "mend the profile"
+            )
+        launch: dict[str, Any] = {
+            "argv": command(settings),
+            "env": environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
+        }
+        if model is not None:
+            launch["drafter_config"] = self._proven_config(context)
+        return launch
+
+    def _proven_config(self, context: Context) -> str:
+        """The drafter's config.json as the drafter step proved it, read once more."""
+        path = f"{context.release.drafter}/config.json"
+        text = context.session.call("files.read", path=path)["text"]
+        proven = context.evidence.get("drafter", {}).get("sha256")
+        if text is None or (proven and built.sha256(text) != proven):
+            raise self._drifted(context, path)
+        return str(text)
+
+    def _refuse_drift(self, context: Context, sealed: Mapping[str, Any]) -> None:
+        """The config on disk must still be the one that this release was proven with."""
+        wanted = sealed.get("drafter_config")
+        if wanted is None:
+            return
+        path = f"{context.release.drafter}/config.json"
+        if context.session.call("files.read", path=path)["text"] == wanted:
+            return
+        if not context.wanted.option(self.name, RESTORE, False):
+            raise self._drifted(context, path)
+        context.log(f"{path} had drifted: put back as it was proven")
+        context.session.call("files.write", path=path, text=wanted)
+
+    def _drifted(self, context: Context, path: str) -> NotReady:
+        profile = context.wanted.profile.name
+        failure = self.fail(
+            context,
+            "the drafter's config drifted: it is not what was proven",
+            f"{path} was changed by something else",
+            f"run: deployctl up --profile {profile} (its drafter step mends it)",
+        )
+        assert isinstance(failure, NotReady)
+        return failure
+
+    def _secrets(self, context: Context) -> dict[str, str]:
+        values = {}
+        for name, settings in secrets(context.wanted).items():
+            value = os.environ.get(settings.env)
+            if not value:
+                raise self.fail(
+                    context,
+                    f"the secret {name} has no value",
+                    f"the variable {settings.env} is not set here",
+                    f"set {settings.env} in deployctl's environment and run again",
+                )
+            values[name] = value
+        return values
 
 
 def _evidence(unit: Mapping[str, Any]) -> Evidence:

@@ -12,8 +12,10 @@ from typing import Any
 
 from deployctl.config.models import ModelSource
 from deployctl.config.shipped import bundled_model
+from deployctl.errors import RemoteError
+from deployctl.hosts.session import Call
 from deployctl.steps.identity import digest
-from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
+from deployctl.steps.interface import Answers, Context, Deployment, Question, Unanswered
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,16 @@ def question(wanted: Deployment, role: str) -> Question | None:
         assert found.path is not None
         place = found.path
     return Question(role, "models.survey", {"path": place, "tensors": role == "drafter"})
+
+
+def survey(context: Context) -> Answers:
+    """The models as they lie on the host now, while a plan's answers are from before the fetch."""
+    asked = [found for role in ROLES if (found := question(context.wanted, role)) is not None]
+    values = context.session.ask([Call(q.op, q.args) for q in asked])
+    for value in values:
+        if isinstance(value, RemoteError):
+            raise value
+    return Answers({q.key: value for q, value in zip(asked, values, strict=True)})
 
 
 def place(wanted: Deployment, answers: Answers, role: str) -> str:
@@ -124,3 +136,12 @@ def config(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Unanswered(f"{role}: config.json holds no object")
     return found
+
+
+def weight_bytes(answers: Answers, role: str) -> int:
+    """Bytes of a model's weights on the host; `Unanswered` where they are not there yet."""
+    if not answers[role]["exists"]:
+        raise Unanswered(f"{role}: not on the host yet")
+    suffixes = (".safetensors", ".bin", ".pt")
+    files: Mapping[str, int] = answers[role]["files"]
+    return sum(size for name, size in files.items() if name.endswith(suffixes))

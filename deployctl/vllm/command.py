@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from deployctl.vllm.knowledge import FIRST_DFLASH, Knowledge
 
 Value = str | int | float | bool | list[str] | None
 
@@ -88,3 +90,53 @@ def environment(given: Mapping[str, str], gpus: Sequence[int] | None) -> dict[st
         env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(str(index) for index in gpus))
     return env
+
+
+def problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
+    """What this vLLM would refuse, or run wrongly, in sentences; [] where nothing is known.
+
+    `target` is what the build is for: cuda, cpu or empty.
+    """
+    speculation = serve.speculation
+    if speculation is None:
+        return []
+    found = [
+        f"this vLLM knows no key {key} of the speculative config"
+        for key in ("method", "num_speculative_tokens", *speculation.more)
+        if knowledge.knows_key(key) is False
+    ]
+    if speculation.method == "dflash":
+        found += _dflash_problems(serve, knowledge, target)
+    return found
+
+
+def _dflash_problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
+    found = []
+    version = knowledge.version
+    if version is not None and version < FIRST_DFLASH:
+        found.append("DFlash is unsupported before vLLM 0.20")
+    usable, given = knowledge.non_causal_backends(), backend(serve)
+    if target == "cuda" and given is not None and usable and given not in usable:
+        found.append(
+            f"attention backend {given} cannot do DFlash's non-causal attention; "
+            f"usable here: {', '.join(sorted(usable))}"
+        )
+    if version is not None and version[:2] == (0, 20) and (serve.kv_cache_dtype or "")[:3] == "fp8":
+        found.append("DFlash on vLLM 0.20 cannot use an fp8 KV cache")
+    return found
+
+
+def backend(serve: Serve) -> str | None:
+    """The attention backend asked for, by vLLM's own name."""
+    named = serve.attention_backend or serve.args.get("attention-backend")
+    return str(named).upper() if named else None
+
+
+def with_backend(serve: Serve, knowledge: Knowledge, target: str) -> Serve:
+    """Choose a backend for DFlash where the version would otherwise take one that cannot."""
+    speculation = serve.speculation
+    if speculation is None or speculation.method != "dflash" or target != "cuda":
+        return serve
+    if backend(serve) is not None or knowledge.version is None or knowledge.version >= (0, 24):
+        return serve
+    return replace(serve, attention_backend="FLASH_ATTN")
