@@ -8,7 +8,7 @@ import click
 import typer
 
 from deployctl import __version__
-from deployctl.cli import deploy, inspect, measure, profiles
+from deployctl.cli import clean, deploy, inspect, measure, profiles
 from deployctl.errors import DeployError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 deploy.register(app)
+clean.register(app)
 inspect.register(app)
 measure.register(app)
 app.add_typer(profiles.app, name="profile")

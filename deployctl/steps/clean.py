@@ -39,6 +39,7 @@ class CleanStep(Step):
     name = "clean"
     phase = "switch"
     failure = NotReady
+    needs_release = False
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         port = Question("port", "network.listener", {"port": wanted.profile.serve.port})

@@ -58,10 +58,12 @@ def changes(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[Change
     unit = answers["unit"]
     if alive(unit):
         what = f"pid {unit['pid']}, {len(unit['members'])} processes, stopped"
-        yield Change(f"unit {wanted.profile.name}", unit["release"], None, what)
+        yield Change(f"unit {wanted.profile.name}", unit["release"], "stopped", what)
     for verdict in now.selection.stop:
         if verdict.process.pid not in now.unit_pids:
-            yield Change(f"process {verdict.process.pid}", in_words(verdict), None, verdict.why)
+            yield Change(
+                f"process {verdict.process.pid}", in_words(verdict), "stopped", verdict.why
+            )
     if wanted.option("clean", "reset"):
         for gpu in now.gpus:
             yield Change(f"GPU {gpu['index']}", gpu["uuid"], "reset", "asked for by --reset")

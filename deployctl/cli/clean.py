@@ -1,0 +1,77 @@
+"""`clean` and `doctor`: what stands in the way of serving, removed or only named."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from deployctl.cli import options, running
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands."""
+    app.command()(clean)
+
+
+def clean(
+    profile: options.Profile,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ours|container|gpu",
+            help="Whose processes on the profile's GPUs are stopped; container and gpu: others' too.",
+        ),
+    ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Show who holds what and who would be stopped; no more.")
+    ] = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Reset the profile's GPUs once nobody uses them.")
+    ] = False,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Stop the profile's server and stale processes of ours; prove port and GPU memory free."""
+    chosen: dict[str, Any] = {"stop_unit": True, "reset": reset}
+    if scope is not None:
+        chosen["scope"] = scope
+    if plan_only:
+        _plan(profile, chosen, sets, hosts, as_json)
+        return
+    running.perform(
+        profile,
+        running.playbook_of("clean"),
+        sets=sets,
+        hosts=hosts,
+        step_options={"clean": chosen},
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def _plan(
+    name: str, chosen: dict[str, Any], sets: list[str], hosts: list[str], as_json: bool
+) -> None:
+    from deployctl.engine.host_run import Options
+    from deployctl.engine.run import survey
+    from deployctl.report import document, summary
+    from deployctl.report.holders import lines
+
+    loaded = running.load(name, sets, hosts)
+    playbook = running.playbook_of("clean")
+    surveyed = [host for host, _ in survey(loaded, playbook, Options(steps={"clean": chosen}))]
+    made = document.plan(loaded.name, playbook.name, surveyed)
+    if as_json:
+        print(json.dumps(made, indent=2, default=str))
+        return
+    for host in surveyed:
+        for line in lines(host.host, host.steps[0].plan.evidence):
+            print(line)
+    for line in summary.plan_lines(made):
+        print(line)
