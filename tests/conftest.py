@@ -1,5 +1,21 @@
-"""Fixtures for every test: real hosts to deploy to."""
+"""Real hosts to deploy to, for the tests of every room. More about them in tests/hosts/lab.
 
-from tests.hosts.lab.fixtures import sshd
+sshd
+    A private OpenSSH server on a loopback port, with this machine's own files behind it
+    (tests.hosts.lab.sshd.Sshd). `sshd.host_settings(name, **changes)` is a host file as
+    `HostSettings(**…)` takes it; `changes` go into its `ssh:`. `sshd.stop()`, `sshd.start()`,
+    `sshd.sessions()` (pids that serve connections), `sshd.log`.
+lab
+    Two machines with a network, a root file system, an sshd and an LXC of their own
+    (tests.hosts.lab.network.Lab); mark such tests `lab`. The test's thread, and what it starts,
+    is inside the lab's network, which leads nowhere else. `lab.h1.host_settings()`,
+    `lab.h2.host_settings()`; `lab.container.host_settings(via="pct" or "lxc-attach")` enters
+    container 129 through h1. On a machine: `run`, `cut`, `heal`, `freeze`, `thaw`,
+    `kill_sessions`, `stop_sshd`, `start_sshd`, `rekey`. On a container: `run`, `start`, `stop`,
+    `freeze`, `thaw`. `lab.make_systemd_container(lab.h2, 130)` gives one with systemd as PID 1,
+    to be started and stopped by the test. After each test all of it is healed.
+"""
 
-__all__ = ["sshd"]
+from tests.hosts.lab.fixtures import lab, sshd, whole_lab
+
+__all__ = ["lab", "sshd", "whole_lab"]

@@ -1,13 +1,19 @@
-"""Fixtures of real hosts, for the tests of every room."""
+"""Fixtures of real hosts, for the tests of every room; tests/conftest.py says what they offer."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.hosts.lab.network import Lab
 from tests.hosts.lab.sshd import Sshd
+
+NEEDED = ("sshd", "lxc-start", "nft", "ip", "unshare", "setpriv", "nsenter", "ss")
 
 
 @pytest.fixture
@@ -19,3 +25,30 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def whole_lab() -> Iterator[Lab]:
+    """The lab's machines for the whole test run; tests take `lab`."""
+    missing = [name for name in NEEDED if shutil.which(name, path=_PATH) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.skip(f"the lab needs root and {', '.join(missing) or 'root'}")
+    lab = Lab(Path(tempfile.mkdtemp(prefix="deployctl-lab-", dir="/run")))
+    try:
+        lab.start()
+        yield lab
+    finally:
+        lab.stop()
+
+
+@pytest.fixture
+def lab(whole_lab: Lab) -> Iterator[Lab]:
+    """The lab, with this test inside its network, and everything as it was afterwards."""
+    try:
+        with whole_lab.inside():
+            yield whole_lab
+    finally:
+        whole_lab.restore()
+
+
+_PATH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"

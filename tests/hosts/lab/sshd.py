@@ -38,6 +38,28 @@ def free_port() -> int:
         return port
 
 
+def sshd_config(
+    listen: str, host_key: Path, user_key: Path, options: Mapping[str, str] | None = None
+) -> str:
+    """A whole sshd_config that lets one key in and reads nothing of the machine's."""
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    lines = {
+        "ListenAddress": listen,
+        "HostKey": str(host_key),
+        "AuthorizedKeysFile": f"{user_key}.pub",
+        # Directories below a world-writable one are refused otherwise.
+        "StrictModes": "no",
+        "PidFile": "none",
+        "UseDNS": "no",
+        "UsePAM": "no",
+        "MaxStartups": "100",
+        "PermitRootLogin": "prohibit-password",
+        "PasswordAuthentication": "no",
+        **(options or {}),
+    }
+    return "".join(f"{key} {value}\n" for key, value in lines.items())
+
+
 class Sshd:
     """sshd on a loopback port, running from `start` to `stop`.
 
@@ -92,22 +114,9 @@ class Sshd:
 
     def start(self) -> None:
         """Start it and wait until it listens."""
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        lines = {
-            "ListenAddress": f"127.0.0.1:{self.port}",
-            "HostKey": str(self.host_key),
-            "AuthorizedKeysFile": f"{self.user_key}.pub",
-            "StrictModes": "no",
-            "PidFile": "none",
-            "UseDNS": "no",
-            "UsePAM": "no",
-            "MaxStartups": "100",
-            "PermitRootLogin": "prohibit-password",
-            "PasswordAuthentication": "no",
-            **self.options,
-        }
         config = self.directory / "sshd_config"
-        config.write_text("".join(f"{key} {value}\n" for key, value in lines.items()))
+        listen = f"127.0.0.1:{self.port}"
+        config.write_text(sshd_config(listen, self.host_key, self.user_key, self.options))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [SSHD, "-D", "-e", "-f", config],
