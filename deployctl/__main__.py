@@ -1,4 +1,4 @@
-"""`python -m deployctl`."""
+"""`python -m deployctl`: the command line, where no console script is at hand."""
 
 from deployctl.cli.app import main
 

@@ -14,8 +14,12 @@ lab
     `kill_sessions`, `stop_sshd`, `start_sshd`, `rekey`. On a container: `run`, `start`, `stop`,
     `freeze`, `thaw`. `lab.make_systemd_container(lab.h2, 130)` gives one with systemd as PID 1,
     to be started and stopped by the test. After each test all of it is healed.
+served
+    This machine with a root of its own and a sealed environment whose `vllm` is a stand-in
+    (tests.hosts.served.host.ServedHost): a whole `up` with real agents and processes in 3 s.
 """
 
 from tests.hosts.lab.fixtures import lab, sshd, whole_lab
+from tests.hosts.served.fixtures import served
 
-__all__ = ["lab", "sshd", "whole_lab"]
+__all__ = ["lab", "served", "sshd", "whole_lab"]

@@ -1,0 +1,131 @@
+"""A host that serves the stand-in: real agent, supervisor and processes, no vLLM to wait for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from deployctl.config.loader import load_playbook, load_profile
+from deployctl.config.profile import Profile
+from deployctl.engine.connect import connect
+from deployctl.engine.host_run import Options
+from deployctl.engine.record import RunRecord
+from deployctl.engine.run import deployments, run
+from deployctl.engine.steps import STEPS
+from deployctl.hosts.session import Call
+from deployctl.steps.build import environment_key
+from deployctl.steps.interface import Answers
+from deployctl.vllm.fixes.registry import by_name
+
+REPOSITORY = Path(__file__).parents[3]
+STAND_IN = Path(__file__).parent / "vllm_stand_in.py"
+PROFILE = """\
+extends: demo
+name: stand
+hosts: [{{name: here, local: true, root: {root}}}]
+serve: {{port: {port}, supervisor: agent, stop_grace: 2s}}
+fixes: {{require: []}}
+"""
+FIXES = [{"fix": name, "verdict": "present"} for name in by_name()]
+STALE = "drafter.config={dflash_config.mask_token_id: 0, dflash_config.target_layer_ids: [1, 3, 5]}"
+"""A drafter config that starts and drafts badly: the acceptance gate finds it."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ServedHost:
+    """This machine with a root of its own, and an environment whose `vllm` is the stand-in."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self.port = free_port()
+        self.profile_file = directory / "stand.yaml"
+        text = PROFILE.format(root=self.root, port=self.port)
+        self.profile_file.write_text(text, encoding="utf-8")
+        self.state = directory / "state"
+        self.make_environment()
+
+    def profile(self, *sets: str) -> Profile:
+        return load_profile(str(self.profile_file), sets=list(sets), environ={}).profile
+
+    def make_environment(self, *sets: str) -> str:
+        """A sealed environment for the profile; returns its key."""
+        profile = self.profile(*sets)
+        wanted = deployments(profile, load_playbook("up", frozenset(STEPS)), Options())[0]
+        key = environment_key(wanted, Answers({}))
+        environment = self.root / "environments" / key
+        (environment / "bin").mkdir(parents=True)
+        program = environment / "bin" / "vllm"
+        program.write_text(f"#!{sys.executable}\n" + STAND_IN.read_text("utf-8"), encoding="utf-8")
+        program.chmod(0o755)
+        evidence = {
+            "build": {"key": key, "strategy": "stand-in", "version_installed": "0.32.0"},
+            "verify": {
+                "freeze": "stand-in",
+                "packages": {"vllm": "0.32.0"},
+                "problems": [],
+                "fixes": FIXES,
+            },
+        }
+        seal = {"key": key, "evidence": evidence}
+        (environment / "seal.json").write_text(json.dumps(seal), encoding="utf-8")
+        return key
+
+    def up(self, *sets: str, playbook: str = "up", **options: Any) -> RunRecord:
+        """Run a playbook in this process."""
+        chosen = load_playbook(playbook, frozenset(STEPS))
+        return run(self.profile(*sets), chosen, replace(Options(), **options))
+
+    def command(self, *argv: str) -> list[str]:
+        """deployctl's command line, for a process of its own."""
+        verb, *rest = argv
+        return [sys.executable, "-m", "deployctl", verb, "-p", str(self.profile_file), *rest]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_STATE_HOME": str(self.state)}
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        """deployctl as a process of its own."""
+        return subprocess.Popen(
+            self.command(*argv),
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, op: str, **args: Any) -> Any:
+        """One question to the host's agent."""
+        with connect(self.profile().hosts[0]) as connected:
+            return connected.session.call(op, **args)
+
+    def unit(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("units.state", name="stand")
+        return found
+
+    def releases(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("releases.state", profile="stand", last=0)
+        return found
+
+    def ledger(self, kind: str = "end") -> list[dict[str, Any]]:
+        return [entry for entry in self.releases()["ledger"] if entry["kind"] == kind]
+
+    def close(self) -> None:
+        """Stop what serves; nothing of the host outlives the test."""
+        calls: Sequence[Call] = [Call("units.stop", {"name": "stand", "grace": 0.5})]
+        with connect(self.profile().hosts[0]) as connected:
+            connected.session.ask(calls)
+        shutil.rmtree(self.root, ignore_errors=True)

@@ -1,0 +1,175 @@
+"""A stand-in for `vllm serve`: the endpoints, counters, log lines and failures of the real one.
+
+The real one takes about 45 s to start on a CPU; this one takes as long as STAND_IN_START says, so
+that switching can be tested with real agents, supervisors and processes within seconds. It drafts
+well where the drafter's config.json has the mask token of the tiny pair, and badly elsewhere, as
+measured with the real server (models/README.md).
+
+Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`: rc 1 instead of
+listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+MASK_TOKEN = 3
+ANSWER = "def quicksort(items):\n    return sorted(items)\n"
+PROMPT_TOKENS, TOKENS = 12, 80
+COUNTERS = threading.Lock()
+
+
+class Server:
+    """What is served and what has been counted."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.name = options.served_model_name
+        self.length = int(options.max_model_len or 1024)
+        speculation = json.loads(options.speculative_config or "null")
+        self.draft_tokens = speculation["num_speculative_tokens"] if speculation else 0
+        self.accepted_each = accepted_each(speculation, self.draft_tokens)
+        self.requests = self.tokens = self.drafts = self.accepted = 0
+
+    def count(self) -> None:
+        with COUNTERS:
+            self.requests += 1
+            self.tokens += TOKENS
+            if self.draft_tokens:
+                drafts = TOKENS // (self.accepted_each + 1)
+                self.drafts += drafts
+                self.accepted += drafts * self.accepted_each
+
+    def metrics(self) -> str:
+        labels = f'engine="0",model_name="{self.name}"'
+        with COUNTERS:
+            lines = [
+                f'vllm:request_success_total{{{labels},finished_reason="stop"}} {self.requests}',
+                f"vllm:generation_tokens_total{{{labels}}} {self.tokens}",
+                f"vllm:prompt_tokens_total{{{labels}}} {self.requests * PROMPT_TOKENS}",
+            ]
+            if self.draft_tokens:
+                spec = "vllm:spec_decode_num"
+                lines += [
+                    f"{spec}_drafts_total{{{labels}}} {self.drafts}",
+                    f"{spec}_draft_tokens_total{{{labels}}} {self.drafts * self.draft_tokens}",
+                    f"{spec}_accepted_tokens_total{{{labels}}} {self.accepted}",
+                ]
+                lines += [
+                    f'{spec}_accepted_tokens_per_pos_total{{{labels},position="{position}"}} '
+                    f"{self.drafts if position < self.accepted_each else 0}"
+                    for position in range(self.draft_tokens)
+                ]
+        return "\n".join(lines) + "\n"
+
+
+def accepted_each(speculation: dict[str, Any] | None, draft_tokens: int) -> int:
+    """Accepted tokens a draft: nearly all with the right config, none with the stale one."""
+    if not speculation or not speculation.get("model"):
+        return draft_tokens
+    config = json.loads((Path(speculation["model"]) / "config.json").read_text("utf-8"))
+    right = (config.get("dflash_config") or {}).get("mask_token_id") == MASK_TOKEN
+    return draft_tokens if right else 0
+
+
+def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The document of a completion or a chat completion."""
+    server.count()
+    text = "It sorts." if os.environ.get("STAND_IN_FAULT") == "smoke" else ANSWER
+    choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
+    if path.endswith("/chat/completions"):
+        choice["message"] = {"role": "assistant", "content": text}
+    else:
+        choice["text"] = text
+    usage = {
+        "prompt_tokens": PROMPT_TOKENS,
+        "completion_tokens": TOKENS,
+        "total_tokens": PROMPT_TOKENS + TOKENS,
+    }
+    return {"id": "stand-in", "model": body.get("model"), "choices": [choice], "usage": usage}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The endpoints that are used."""
+
+    server_version = "stand-in"
+    protocol_version = "HTTP/1.1"
+    serving: Server
+
+    def do_GET(self) -> None:
+        models = [{"id": self.serving.name, "max_model_len": self.serving.length}]
+        known: dict[str, str] = {
+            "/health": "",
+            "/version": json.dumps({"version": "0.0.stand-in"}),
+            "/v1/models": json.dumps({"object": "list", "data": models}),
+            "/metrics": self.serving.metrics(),
+        }
+        if self.path in known:
+            self._say(200, known[self.path])
+        else:
+            self._say(404, "{}")
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        if self.path == "/tokenize":
+            self._say(200, json.dumps({"count": PROMPT_TOKENS}))
+        else:
+            self._say(200, json.dumps(answer(self.serving, self.path, body)))
+
+    def _say(self, status: int, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        say(f"{self.client_address[0]} - {format % args}")
+
+
+class Listener(ThreadingHTTPServer):
+    """Listens like uvicorn: a busy port is an error, not shared."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+def say(text: str) -> None:
+    """A line as vLLM logs it."""
+    stamp = time.strftime("%m-%d %H:%M:%S")
+    print(f"INFO {stamp} [stand_in.py:1] {text}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("command", choices=["serve"])
+    parser.add_argument("model")
+    for name in ("host", "served-model-name", "max-model-len", "speculative-config"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--port", type=int)
+    options, _ = parser.parse_known_args()
+    fault = os.environ.get("STAND_IN_FAULT")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if fault == "hang" else lambda *_: os._exit(0))
+    say(f"vLLM API server version stand-in, model {options.model}")
+    time.sleep(float(os.environ.get("STAND_IN_START", "0.2")))
+    if fault == "start":
+        print("ERROR [core.py:1] ValueError: the stand-in was told to fail", flush=True)
+        return 1
+    Handler.serving = Server(options)
+    listener = Listener((options.host, options.port), Handler)
+    say(f"Starting vLLM server on http://{options.host}:{options.port}")
+    say("Application startup complete.")
+    listener.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
