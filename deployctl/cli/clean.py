@@ -21,7 +21,7 @@ def clean(
         str | None,
         typer.Option(
             metavar="ours|container|gpu",
-            help="Whose processes on the profile's GPUs are stopped; container and gpu: others' too.",
+            help="Whose processes on the profile's GPUs may be stopped; beyond ours: others'.",
         ),
     ] = None,
     plan_only: Annotated[

@@ -60,7 +60,7 @@ def _cut_title(comm: str) -> bool:
     prefix, colons, name = comm.partition("::")
     if not prefix or not colons or len(comm) != COMM_LENGTH or len(name) < 3:
         return False
-    return any(known.startswith(name) for known in TITLES)
+    return any(known.startswith(name) or name.startswith(known) for known in TITLES)
 
 
 def _program(command: Sequence[str]) -> Part | None:
