@@ -15,13 +15,15 @@ from dataclasses import dataclass
 class Known:
     """A failure that is known: what its log says, a sentence about it, and what to do next.
 
-    `{name}` in the texts stands for a named group of the pattern.
+    `{name}` in the texts stands for a named group of the pattern. `whole` means that the pattern
+    needs what stands around the decisive lines.
     """
 
     name: str
     pattern: re.Pattern[str]
     sentence: str
     next: str
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Explanation:
     lines: tuple[str, ...]
 
 
-def _known(name: str, pattern: str, sentence: str, next: str) -> Known:
-    return Known(name, re.compile(pattern), sentence, next)
+def _known(name: str, pattern: str, sentence: str, next: str, whole: bool = False) -> Known:
+    return Known(name, re.compile(pattern), sentence, next, whole)
 
 
 KNOWN: tuple[Known, ...] = (
@@ -174,6 +176,7 @@ KNOWN: tuple[Known, ...] = (
         r"(?s)(?:[Cc]aptur\w+ (?:CUDA )?graph|capture_model).*out of memory",
         "the GPU ran out of memory while capturing graphs",
         "lower serve.gpu_memory_utilization or max-num-seqs, or set enforce-eager: true",
+        whole=True,
     ),
     _known(
         "gpu-memory",
@@ -265,15 +268,18 @@ def decisive(text: str, most: int = 6) -> tuple[str, ...]:
 def explain(text: str, known: Sequence[Known] = KNOWN) -> Explanation:
     """What a log says about a failure. Decisive lines are read before the rest of the log."""
     lines = decisive(text)
-    for part in ("\n".join(lines), "\n".join(bare(line) for line in text.split("\n"))):
-        for failure in known:
-            match = failure.pattern.search(part)
-            if match:
-                groups = {key: value or "?" for key, value in match.groupdict().items()}
-                return Explanation(
-                    failure.name,
-                    failure.sentence.format(**groups),
-                    failure.next.format(**groups),
-                    lines or (match[0][:400],),
-                )
+    decided, whole = "\n".join(lines), "\n".join(bare(line) for line in text.split("\n"))
+    for failure, part in [
+        *((failure, whole if failure.whole else decided) for failure in known),
+        *((failure, whole) for failure in known),
+    ]:
+        match = failure.pattern.search(part)
+        if match:
+            groups = {key: value or "?" for key, value in match.groupdict().items()}
+            return Explanation(
+                failure.name,
+                failure.sentence.format(**groups),
+                failure.next.format(**groups),
+                lines or (match[0][:400],),
+            )
     return Explanation("", "", "", lines)

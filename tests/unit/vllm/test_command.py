@@ -1,0 +1,161 @@
+"""The command line of vllm serve as data: settings and version in, argv or objections out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deployctl.vllm.command import Serve, Speculation, command, environment, problems, with_backend
+from deployctl.vllm.knowledge import Knowledge, read, version
+
+PLAIN = Serve("/env/bin/vllm", "/models/target", "tiny", "127.0.0.1", 8123)
+DFLASH = replace(PLAIN, speculation=Speculation("dflash", 7, "/models/drafter"))
+HEAD = ["/env/bin/vllm", "serve", "/models/target", "--served-model-name", "tiny"]
+HEAD += ["--host", "127.0.0.1", "--port", "8123", "--tensor-parallel-size", "1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({}, []),
+        ({"max_model_len": 1024}, ["--max-model-len", "1024"]),
+        ({"gpu_memory_utilization": 0.85}, ["--gpu-memory-utilization", "0.85"]),
+        ({"attention_backend": "flash_attn"}, ["--attention-backend", "flash_attn"]),
+        ({"args": {"max-num-seqs": 8}}, ["--max-num-seqs", "8"]),
+        ({"args": {"enforce-eager": True, "trust-remote-code": False}}, ["--enforce-eager"]),
+        ({"args": {"api-server-count": None}}, []),
+        ({"args": {"lora-modules": ["a=/x y", "b=/z"]}}, ["--lora-modules", "a=/x y", "b=/z"]),
+    ],
+)
+def test_settings_become_options(changes: dict[str, Any], more: list[str]) -> None:
+    assert command(replace(PLAIN, **changes)) == HEAD + more
+
+
+def test_speculation_is_json_of_one_argument() -> None:
+    serve = replace(PLAIN, speculation=Speculation("dflash", 7, "/a b/'c'", {"revision": "$x`y`"}))
+    assert command(serve)[:-2] == HEAD
+    option, value = command(serve)[-2:]
+    assert option == "--speculative-config"
+    assert json.loads(value) == {
+        "method": "dflash",
+        "model": "/a b/'c'",
+        "num_speculative_tokens": 7,
+        "revision": "$x`y`",
+    }
+
+
+def test_a_method_without_a_model_has_none() -> None:
+    serve = replace(PLAIN, speculation=Speculation("ngram", 4, None, {"prompt_lookup_max": 4}))
+    assert json.loads(command(serve)[-1]) == {
+        "method": "ngram",
+        "num_speculative_tokens": 4,
+        "prompt_lookup_max": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("release", "key", "known"),
+    [
+        ("0.20.1", "attention_backend", False),
+        ("0.21.0", "attention_backend", True),
+        ("0.20.2", "draft_sample_method", False),
+        ("0.29.0", "disable_eagle_block_drop", False),
+        ("0.30.0", "disable_eagle_block_drop", True),
+        ("0.33.0", "disable_eagle_block_drop", True),
+        (None, "disable_eagle_block_drop", None),
+        ("0.33.0", "something_else", None),
+    ],
+)
+def test_keys_by_version(release: str | None, key: str, known: bool | None) -> None:
+    knowledge = read(release)
+    assert knowledge.knows_key(key) is known
+    assert DFLASH.speculation is not None
+    serve = replace(DFLASH, speculation=replace(DFLASH.speculation, more={key: 1}))
+    assert bool(problems(serve, knowledge, "cpu")) is (known is False)
+
+
+def test_keys_of_the_built_source_win_over_the_table() -> None:
+    knowledge = read("0.20.0", {"speculative_keys": ["method", "num_speculative_tokens", "new"]})
+    assert knowledge.knows_key("new") is True
+    assert knowledge.knows_key("attention_backend") is False
+
+
+@pytest.mark.parametrize(
+    ("release", "given", "chosen", "refused"),
+    [
+        ("0.20.1", None, "FLASH_ATTN", False),
+        ("0.23.0", None, "FLASH_ATTN", False),
+        ("0.24.0", None, None, False),
+        (None, None, None, False),
+        ("0.23.0", "flashinfer", "FLASHINFER", True),
+        ("0.23.0", "FLEX_ATTENTION", "FLEX_ATTENTION", False),
+        ("0.24.0", "flashinfer", "FLASHINFER", False),
+        ("0.33.0", "TORCH_SDPA", "TORCH_SDPA", True),
+        (None, "TORCH_SDPA", "TORCH_SDPA", False),
+    ],
+)
+def test_attention_backend_of_dflash(
+    release: str | None, given: str | None, chosen: str | None, refused: bool
+) -> None:
+    knowledge = read(release)
+    serve = with_backend(replace(DFLASH, attention_backend=given), knowledge, "cuda")
+    shown = serve.attention_backend
+    assert (shown and shown.upper()) == chosen
+    assert bool(problems(serve, knowledge, "cuda")) is refused
+
+
+def test_backends_are_left_alone_on_a_cpu_and_without_dflash() -> None:
+    old = read("0.20.1")
+    assert with_backend(DFLASH, old, "cpu").attention_backend is None
+    assert with_backend(PLAIN, old, "cuda").attention_backend is None
+    assert problems(replace(DFLASH, attention_backend="TORCH_SDPA"), old, "cpu") == []
+
+
+@pytest.mark.parametrize(
+    ("release", "cache", "refused"),
+    [("0.20.0", "fp8_e4m3", True), ("0.20.0", "auto", False), ("0.24.0", "fp8", False)],
+)
+def test_cache_types_that_dflash_cannot_use(release: str, cache: str, refused: bool) -> None:
+    found = problems(replace(DFLASH, kv_cache_dtype=cache), read(release), "cuda")
+    assert any("fp8" in sentence for sentence in found) is refused
+
+
+def test_dflash_before_its_time_is_unsupported() -> None:
+    assert problems(DFLASH, read("0.19.1"), "cpu") == ["DFlash is unsupported before vLLM 0.20"]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("0.32.0", (0, 32, 0)),
+        ("v0.33.0", (0, 33, 0)),
+        ("0.21", (0, 21, 0)),
+        ("0.32.0+cpu", (0, 32, 0)),
+        ("0.30.0rc1", (0, 30, 0)),
+        ("0.1.dev17435+gabcdef", None),
+        ("0.23.1.dev4+g0123456.cu129", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_development_version_says_nothing(text: str | None, numbers: Any) -> None:
+    assert version(text) == numbers
+
+
+def test_gpus_are_numbered_as_nvidia_smi_does() -> None:
+    assert environment({"A": "1"}, [2, 0]) == {
+        "A": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "2,0",
+    }
+    assert environment({}, []) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ""}
+    assert environment({}, None) == {}
+    assert environment({"CUDA_VISIBLE_DEVICES": "7"}, [1])["CUDA_VISIBLE_DEVICES"] == "7"
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    assert problems(DFLASH, Knowledge(), "cuda") == []
+    assert problems(PLAIN, read("0.19.1"), "cuda") == []
