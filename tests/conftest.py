@@ -19,7 +19,18 @@ served
     (tests.hosts.served.host.ServedHost): a whole `up` with real agents and processes in 3 s.
 """
 
+import hypothesis
+
 from tests.hosts.lab.fixtures import lab, sshd, whole_lab
 from tests.hosts.served.fixtures import served
 
 __all__ = ["lab", "served", "sshd", "whole_lab"]
+
+# A busy machine is no counterexample.
+hypothesis.settings.register_profile(
+    "deployctl",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("deployctl")

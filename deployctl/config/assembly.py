@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Assembly:
         self.files: list[Path] = []
         self.problems: list[Problem] = []
         self.whole = True
+        self._given_up: set[Origin] = set()
 
     def document(self, found: Found) -> Value:
         """A file's document, named after the file where it gives no name."""
@@ -49,7 +51,8 @@ class Assembly:
     def with_hosts(self, tree: Value, beside: Path) -> Value:
         """A profile with every host and node that is given by name replaced by its file.
 
-        Names from the command line or the environment are looked up in `beside` first.
+        May be called again for names that were set since; what was lost is told once. Names from
+        the command line or the environment are looked up in `beside` first.
         """
         hosts = tree.child("hosts")
         if hosts is None or not hosts.items:
@@ -62,12 +65,15 @@ class Assembly:
     def host(self, host: Value, path: str, beside: Path, above: tuple[Path, ...] = ()) -> Value:
         """A host with its file in place of its name, and its node likewise."""
         if isinstance(host.content, str):
+            if host.origin in self._given_up:
+                return host
             file = self._beside(host, beside, path)
             if file is None:
                 return host
-            if any(file.samefile(other) for other in above):
+            if _among(file, above):
                 names = " → ".join(display(item) for item in (*above, file))
                 self._report(host.origin, path, f"a circle: {names}")
+                self._given_up.add(host.origin)
                 return host
             above = (*above, file)
             host = replace(self.document(Found(file.stem, file, "")), key=host.key)
@@ -85,6 +91,7 @@ class Assembly:
         file = next(self._candidates("profiles/hosts", str(host.content), folder), None)
         if file is None:
             self._lost("profiles/hosts", host, path)
+            self._given_up.add(host.origin)
         return file
 
     def _read(self, path: Path) -> Value:
@@ -103,14 +110,16 @@ class Assembly:
         if reference is None or not isinstance(reference.content, str):
             return tree
         # A profile may extend another of its own name that lies in a later place.
+        chain = (*above, path)
         candidates = self._candidates("profiles", reference.content, path.parent)
-        base = next((file for file in candidates if not file.samefile(path)), None)
+        if reference.content == path.stem:
+            candidates = (file for file in candidates if not _among(file, chain))
+        base = next(candidates, None)
         if base is None:
             self.whole = False
             self._lost("profiles", reference, "extends")
             return tree
-        chain = (*above, path)
-        if any(base.samefile(other) for other in chain):
+        if _among(base, chain):
             self.whole = False
             names = " → ".join(display(item) for item in (*chain, base))
             self._report(reference.origin, "extends", f"a circle: {names}")
@@ -121,7 +130,7 @@ class Assembly:
     def _candidates(self, kind: Kind, reference: str, folder: Path) -> Iterator[Path]:
         """The files that a name or path in a file of `folder` may stand for, best first."""
         if is_path(reference):
-            path = folder / Path(reference).expanduser()
+            path = Path(os.path.normpath(folder / Path(reference).expanduser()))
             if path.is_file():
                 yield path
             return
@@ -146,6 +155,10 @@ class Assembly:
 
     def _report(self, origin: Origin, path: str, message: str) -> None:
         self.problems.append(Problem(origin, path, message))
+
+
+def _among(file: Path, others: Iterable[Path]) -> bool:
+    return any(file.samefile(other) for other in others)
 
 
 def _inherited(entries: Mapping[str, Value]) -> dict[str, Value]:

@@ -118,7 +118,7 @@ def _overridden(tree: Value, wanted: Sequence[overrides.Override], assembly: Ass
                 assembly.problems.append(overrides.problem(override, error))
             elif not assembly.problems:
                 raise UsageError(
-                    f"--set {dotted(override.tokens)}: {error}",
+                    f"--set {override.path()}: {error}",
                     next="`deployctl profile show NAME` prints every key.",
                 ) from None
     return tree

@@ -34,6 +34,11 @@ class Override:
     origin: Origin
     folded: bool = False
 
+    def path(self, depth: int | None = None) -> str:
+        """The first parts of the path, or all of it, for people to read."""
+        text = dotted(self.tokens[:depth])
+        return text.lower() if self.folded else text
+
 
 class UnknownPath(Exception):
     """An override's path leads nowhere; the message says where it ends and what is near."""
@@ -79,7 +84,7 @@ def apply(tree: Value, override: Override, schema: Any) -> Value:
 
 def problem(override: Override, error: UnknownPath) -> Problem:
     """An override that leads nowhere, as a problem of its origin."""
-    return Problem(override.origin, dotted(override.tokens), str(error))
+    return Problem(override.origin, override.path(), str(error))
 
 
 def _place(tree: Value | None, override: Override, depth: int, schema: Any) -> Value:
@@ -89,15 +94,14 @@ def _place(tree: Value | None, override: Override, depth: int, schema: Any) -> V
     if item(schema) is not None and (tokens[0].isdigit() or section(schema) is None):
         return _in_list(tree, override, depth, schema)
     if section(schema) is None and entry(schema) is None:
-        where = dotted(override.tokens[:depth])
-        raise UnknownPath(f"{where} is a plain value, nothing lies below it")
+        raise UnknownPath(f"{override.path(depth)} is a plain value, nothing lies below it")
     name, used = _key(tree, override, depth, schema)
     inner = below(schema, name)
     base = tree
     if base is None or base.content is None:
         base = Value({}, override.origin, override.origin)
     if not isinstance(base.content, dict):
-        where = dotted(override.tokens[:depth])
+        where = override.path(depth)
         raise UnknownPath(f"{where} is no mapping in the profile, nothing lies below it")
     child = _place(base.child(name), override, depth + used, inner)
     return put(base, name, child, schema)
@@ -115,14 +119,17 @@ def _key(tree: Value | None, override: Override, depth: int, schema: Any) -> tup
     used = 1 if section(entry(schema)) else len(tokens)
     written = dotted(tokens[:used])
     present = list(tree.entries) if tree is not None else []
-    return _match(written, present, override.folded) or _new_key(written, override), used
+    return _match(written, present, override.folded) or _new_key(written, override, depth), used
 
 
-def _new_key(written: str, override: Override) -> str:
-    # Names of environment variables keep their case; every other free key is lower case.
-    if not override.folded or "env" in map(str.lower, override.tokens[:-1]):
+def _new_key(written: str, override: Override, depth: int) -> str:
+    """A free key as its mapping spells keys: variables as they are, options with dashes."""
+    if not override.folded or depth == 0:
         return written
-    return written if "SECRETS" in override.tokens else written.lower()
+    mapping = override.tokens[depth - 1].lower()
+    if mapping in ("env", "secrets"):
+        return written
+    return written.lower().replace("_", "-") if mapping == "args" else written.lower()
 
 
 def _match(token: str, known: Sequence[str], is_folded: bool) -> str | None:
@@ -133,7 +140,7 @@ def _match(token: str, known: Sequence[str], is_folded: bool) -> str | None:
 
 def _unknown(override: Override, depth: int, known: Sequence[str]) -> str:
     token = override.tokens[depth].lower() if override.folded else override.tokens[depth]
-    where = dotted(override.tokens[:depth]) or "a profile"
+    where = override.path(depth) or "a profile"
     suggestion = did_you_mean(token, known)
     listed = "" if suggestion else f"; it has {', '.join(known)}"
     return f"{where} has no key {token}{suggestion}{listed}"
@@ -143,7 +150,7 @@ def _in_list(tree: Value | None, override: Override, depth: int, schema: Any) ->
     token = override.tokens[depth]
     items = list(tree.items) if tree is not None else []
     if not token.isdigit() or int(token) >= len(items):
-        where = dotted(override.tokens[:depth])
+        where = override.path(depth)
         has = f"items 0 to {len(items) - 1}" if items else "no items"
         raise UnknownPath(f"{where} is a list with {has}; {token} is not one of them")
     index = int(token)

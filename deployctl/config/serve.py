@@ -79,6 +79,10 @@ class ServeSettings(Settings):
                 raise misfit(
                     ("args", name), f"write it without dashes in front: {name.lstrip('-')}"
                 )
+            option = name.partition(".")[0]
+            if "_" in option:
+                dashed = option.replace("_", "-")
+                raise misfit(("args", name), f"write it with dashes: {dashed}")
             if bare in _OWN_SETTING:
                 raise misfit(("args", name), f"say it as {_OWN_SETTING[bare]}")
         return self
