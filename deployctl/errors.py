@@ -14,6 +14,7 @@
     │   ├── ConnectionLost               the connection ended in the middle
     │   └── RemoteError                  the agent could not answer a request
     ├── LockHeld                     5   another run holds the lock: skipped
+    ├── Interrupted                130   Ctrl-C, or the signal that ends a service
     └── StepError                    a step of a run failed on a host
         ├── StepBroken               1   the step itself is at fault: a bug of ours
         ├── StagingFailed            6   preflight, build, verify, fetch or drafter
@@ -22,8 +23,8 @@
         ├── AcceptanceFailed         9
         └── Undecided               11   too little evidence for a verdict
 
-Exit codes 0 (done or nothing to do), 10 (failed and the previous release was restored) and
-130 (interrupted) belong to a run's outcome and have no class here.
+Exit codes 0 (done or nothing to do) and 10 (failed and the previous release was restored) belong
+to a run's outcome and have no class here.
 """
 
 from __future__ import annotations
@@ -110,6 +111,12 @@ class LockHeld(DeployError):
     """Another run holds the lock of this profile on this host; nothing was touched."""
 
     exit_code = 5
+
+
+class Interrupted(DeployError):
+    """Somebody ended the run; the message says what serves now."""
+
+    exit_code = 130
 
 
 class StepError(DeployError):

@@ -15,11 +15,14 @@ from deployctl.engine.events import (
     StepProgress,
     StepStarted,
 )
+from deployctl.engine.gaps import Gaps
+from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import PlannedStep, ask, questions
 from deployctl.engine.record import HostRecord, StepRecord, StepStatus
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
+    Interrupted,
     RemoteError,
     StepBroken,
     StepError,
@@ -41,8 +44,11 @@ class Work:
     listen: Listener
     record: HostRecord
     stack: ExitStack
+    interrupts: Interrupts
+    gaps: Gaps
     evidence: dict[str, dict[str, object]] = field(default_factory=dict)
-    _url: str = ""
+    url: str = ""
+    """Where the served port is reached from here; empty until somebody needs it."""
 
     def context(self, step: str) -> Context:
         """The context of one step."""
@@ -68,15 +74,15 @@ class Work:
 
     def base_url(self) -> str:
         """Where the served port is reached from here; a tunnel is opened once, when needed."""
-        if not self._url:
+        if not self.url:
             serve = self.wanted.profile.serve
             address = "127.0.0.1" if serve.host in ("0.0.0.0", "::") else serve.host
             if self.wanted.host.local:
-                self._url = f"http://{address}:{serve.port}"
+                self.url = f"http://{address}:{serve.port}"
             else:
                 tunnel = Tunnel(self.connected.session, address, serve.port)
-                self._url = self.stack.enter_context(tunnel).url
-        return self._url
+                self.url = self.stack.enter_context(tunnel).url
+        return self.url
 
     def ask_again(self, planned: PlannedStep) -> Plan:
         """Plan a step anew from fresh answers, where an earlier step has made them knowable."""
@@ -115,6 +121,11 @@ def run_step(work: Work, planned: PlannedStep) -> StepRecord:
     except (RemoteError, Unanswered) as raised:
         error = step.fail(context, "the host could not answer", str(raised))
         evidence, status = {}, "failed"
+    except KeyboardInterrupt:
+        error = Interrupted(f"{host}: {step.name}: interrupted")
+        seconds = time.monotonic() - began
+        _ended(work, StepRecord(step.name, "unknown", seconds, {}, plan.changes, error=error))
+        raise
     except Exception as raised:
         # A bug must not keep a failed release serving: it takes the way back like any failure.
         error = StepBroken(

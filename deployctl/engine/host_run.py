@@ -8,16 +8,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployctl.engine import events, ledger, lock, switch
+from deployctl.engine import aftermath, events, ledger, lock, rollback, switch, takeover
+from deployctl.engine.complete import complete
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.execute import Work, run_step
-from deployctl.engine.plan import HostPlan, ask, make, needs_release, questions
+from deployctl.engine.gaps import Gaps
+from deployctl.engine.interrupts import Interrupts
+from deployctl.engine.plan import RELEASES, HostPlan, ask, make, needs_release, questions
 from deployctl.engine.record import HostRecord, RunRecord, StepRecord, outcome
-from deployctl.errors import HostError, RemoteError
+from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
-from deployctl.steps.release import release_identity, release_paths
+from deployctl.steps.release import release_paths
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Options:
     lock_wait: float = 0.0
     keep_failed: bool = False
     """Leave a release that failed its gate serving instead of going back."""
+    release: str = ""
+    """Serve this earlier release, as it was wanted then, instead of what the profile says now."""
 
 
 @dataclass
@@ -42,6 +47,7 @@ class HostRun:
     steps: Sequence[Step]
     options: Options
     listen: events.Listener
+    interrupts: Interrupts
 
     def run(self) -> None:
         began = time.monotonic()
@@ -55,21 +61,31 @@ class HostRun:
                 self.record.round_trips = connected.round_trips
 
     def _ask(self, connected: Connected) -> Answers:
+        """Take the lock and ask everything, in one round trip where the lock is free."""
         asked = questions(self.steps, self.wanted)
+        if self.options.release:
+            asked = {RELEASES: asked[RELEASES]}
         name, run = self.wanted.profile.name, self.run_record.run
         answers, (taken,) = ask(connected, asked, [lock.take(name, run)])
-        if not isinstance(taken, RemoteError):
+        if isinstance(taken, RemoteError):
+            self._wait(connected, taken)
+            # What was answered before the other run ended is stale by the time we hold the lock.
+            answers, _ = ask(connected, asked)
+        if not self.options.release:
             return answers
+        self.wanted = rollback.pin(self.wanted, answers[RELEASES], self.options.release)
+        return ask(connected, questions(self.steps, self.wanted))[0]
+
+    def _wait(self, connected: Connected, taken: RemoteError) -> None:
         if taken.kind != "locked":
             raise taken
         if not self.options.lock_wait:
             raise lock.held(self.record.host, taken)
         self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
-        # What was answered before the other run ended is stale by the time we hold the lock.
-        (taken,) = connected.session.ask([lock.take(name, run, self.options.lock_wait)])
-        if isinstance(taken, RemoteError):
-            raise lock.held(self.record.host, taken)
-        return ask(connected, asked)[0]
+        waited = lock.take(self.wanted.profile.name, self.run_record.run, self.options.lock_wait)
+        (again,) = connected.session.ask([waited])
+        if isinstance(again, RemoteError):
+            raise lock.held(self.record.host, again)
 
     def _carry_out(self, connected: Connected, answers: Answers) -> None:
         plan = make(self.steps, self.wanted, answers)
@@ -84,14 +100,89 @@ class HostRun:
                 self.listen,
                 self.record,
                 stack,
+                self.interrupts,
+                Gaps(),
             )
             self.record.release = work.release.release
-            if plan.idle:
+            dead = self._close_dead(work)
+            if plan.idle and _points_right(work, plan):
                 for planned in plan.steps:
                     run_step(work, planned)
             else:
-                self._work(work, plan)
+                self._work(work, plan, dead)
         self._note_skipped()
+
+    def _close_dead(self, work: Work) -> takeover.Dead | None:
+        """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
+        dead = takeover.find((work.answers.get("releases") or {}).get("ledger") or [])
+        if dead is not None:
+            self.record.took_up = dead.run
+            serving = (work.answers.get("unit") or {}).get("release")
+            entry = takeover.closing(dead, self.run_record.run, serving)
+            work.connected.session.ask([_record(self.wanted.profile.name, entry)])
+            text = f"{takeover.sentence(dead)}: taken up"
+            self.listen(events.StepNote(self.record.host, "ledger", text))
+        return dead
+
+    def _work(self, work: Work, plan: HostPlan, dead: takeover.Dead | None) -> None:
+        blocked = next((p for p in plan.steps if p.plan.status == "blocked"), None)
+        if blocked is not None:
+            step = run_step(work, blocked)
+            raise step.error or AssertionError("a blocked step has an error")
+        session, name = work.connected.session, self.wanted.profile.name
+        session.ask(
+            [
+                _record(name, ledger.begun(self.run_record, self.record, plan.current)),
+                *self._preparation(work, plan),
+            ]
+        )
+        closing = "failed"
+        try:
+            self._attempt(work, plan, dead)
+        except BaseException as error:
+            stopped = isinstance(error, KeyboardInterrupt | Interrupted)
+            closing = "interrupted" if stopped else "failed"
+            raise
+        else:
+            closing = outcome([self.record])[0]
+        finally:
+            self.record.gaps = work.gaps.closed
+            self.record.without_service = work.gaps.total()
+            with self.interrupts.shielded():
+                session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
+
+    def _attempt(self, work: Work, plan: HostPlan, dead: takeover.Dead | None) -> None:
+        if dead is not None and takeover.must_go_back(dead, work.release.release, plan.current):
+            failed: DeployError | None = HostError(
+                self.record.host,
+                f"release {dead.release} failed, and {takeover.sentence(dead)}",
+                dead.why,
+                "its way back was finished; run again to try that release anew",
+            )
+        else:
+            failed = self._carry_out_steps(work, plan)
+        if failed is None:
+            with self.interrupts.shielded():
+                complete(self.run_record, work, plan)
+            return
+        self.record.error = failed
+        astray = dead is not None and dead.phase != "staging"
+        if not switch.may_restore(work, plan, failed, astray) or self.options.keep_failed:
+            return
+        try:
+            switch.restore(self.run_record, work, plan, failed.what)
+        except KeyboardInterrupt:
+            raise aftermath.interrupted_twice(work, plan, self.interrupts) from None
+
+    def _carry_out_steps(self, work: Work, plan: HostPlan) -> DeployError | None:
+        try:
+            return switch.carry_out(self.run_record, work, plan)
+        except KeyboardInterrupt:
+            return Interrupted(
+                f"{self.record.host}: interrupted while {self.record.steps[-1].step}"
+                if self.record.steps
+                else f"{self.record.host}: interrupted"
+            )
 
     def _release(self, answers: Answers) -> ReleasePaths:
         """The release at work: the wanted one, or the serving one where nothing is deployed."""
@@ -122,35 +213,6 @@ class HostRun:
         key = manifest.get("identity", {}).get("environment", "none")
         return ReleasePaths(name, current or "none", str(key))
 
-    def _work(self, work: Work, plan: HostPlan) -> None:
-        blocked = next((p for p in plan.steps if p.plan.status == "blocked"), None)
-        if blocked is not None:
-            step = run_step(work, blocked)
-            raise step.error or AssertionError("a blocked step has an error")
-        session, name = work.connected.session, self.wanted.profile.name
-        session.ask(
-            [
-                _record(name, ledger.begun(self.run_record, self.record, plan.current)),
-                *self._preparation(work, plan),
-            ]
-        )
-        closing = "failed"
-        try:
-            failed = switch.carry_out(self.run_record, work, plan)
-            if failed is not None:
-                self.record.error = failed
-                if switch.may_restore(work, plan, failed) and not self.options.keep_failed:
-                    switch.restore(self.run_record, work, plan)
-            else:
-                self._complete(work, plan)
-        except BaseException as error:
-            closing = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            raise
-        else:
-            closing = outcome([self.record])[0]
-        finally:
-            session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
-
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
         if not any(p.step.phase == "stage" for p in plan.steps):
             return []
@@ -165,42 +227,19 @@ class HostRun:
             )
         ]
 
-    def _complete(self, work: Work, plan: HostPlan) -> None:
-        """Seal the release with its evidence and, where it was launched, make it current."""
-        record = self.record
-        record.changed = any(step.status == "changed" for step in record.steps)
-        known = (work.answers.get("releases") or {}).get("releases", {})
-        before = (known.get(work.release.release) or {}).get("evidence", {})
-        staged = any(p.step.phase != "gate" for p in plan.steps)
-        identity = (
-            release_identity(self.wanted, work.answers)
-            if staged
-            else (known.get(work.release.release) or {}).get("identity", {})
-        )
-        evidence = {**before, **work.evidence}
-        sealed = ledger.manifest(self.wanted, record, identity, evidence)
-        requests = [
-            Call(
-                "releases.seal",
-                {
-                    "profile": self.wanted.profile.name,
-                    "release": work.release.release,
-                    "manifest": sealed,
-                },
-            )
-        ]
-        if any(p.step.name == "launch" for p in plan.steps):
-            requests.append(switch.point(self.wanted.profile.name, work.release.release))
-        for answer in work.connected.session.ask(requests):
-            if isinstance(answer, RemoteError):
-                raise answer
-
     def _note_skipped(self) -> None:
         done = {step.step for step in self.record.steps}
         for step in self.steps:
             if step.name not in done:
                 why = "left out" if step.name in self.wanted.skip else "not reached"
                 self.record.steps.append(StepRecord(step.name, "skipped", reason=why))
+
+
+def _points_right(work: Work, plan: HostPlan) -> bool:
+    """Whether `current` names what serves; a run that died may have left it behind."""
+    if not any(planned.step.name == "launch" for planned in plan.steps):
+        return True
+    return plan.current == work.release.release
 
 
 def _record(profile: str, entry: Mapping[str, Any]) -> Any:

@@ -13,6 +13,9 @@ from deployctl.engine.lock import holder
 from deployctl.engine.record import HostRecord, RunRecord
 from deployctl.steps.interface import Deployment
 
+GATES = ("smoke", "acceptance")
+COMMITS = ("requested", "installed", "imported")
+
 
 def profile_digest(profile: Profile) -> str:
     """The SHA-256 of the resolved profile, by which two runs see that they want the same."""
@@ -31,9 +34,10 @@ def begun(run: RunRecord, host: HostRecord, current: str | None) -> dict[str, An
     }
 
 
-def phase(run: RunRecord, host: HostRecord, name: str) -> dict[str, Any]:
-    """The entry that says which part of the run begins: staging, switching, restoring."""
-    return {"kind": "phase", "run": run.run, "release": host.release, "phase": name}
+def phase(run: RunRecord, host: HostRecord, name: str, why: str = "") -> dict[str, Any]:
+    """The entry that says which part of the run begins: switching, or restoring and why."""
+    entry = {"kind": "phase", "run": run.run, "release": host.release, "phase": name}
+    return {**entry, "why": why} if why else entry
 
 
 def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
@@ -48,7 +52,10 @@ def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
         "failed": [s.step for s in host.steps if s.status == "failed"],
         "error": host.error.what if host.error else None,
         "without_service": host.without_service,
+        "gaps": host.gaps,
+        "restored": host.restored,
         "figures": figures(host),
+        "verdicts": verdicts(host),
     }
 
 
@@ -57,6 +64,15 @@ def figures(host: HostRecord) -> dict[str, Any]:
     found = next((s.evidence for s in host.steps if s.step == "acceptance"), {})
     names = ("mean_acceptance_length", "acceptance_rate", "drafts", "interval", "verdict")
     return {name: found[name] for name in names if name in found}
+
+
+def verdicts(host: HostRecord) -> dict[str, Any]:
+    """Each gate's verdict, with the digest of what was asked, so that a later run can trust it."""
+    return {
+        step.step: {"verdict": step.evidence["verdict"], "asked": step.evidence.get("asked")}
+        for step in host.steps
+        if step.step in GATES and "verdict" in step.evidence
+    }
 
 
 def manifest(
@@ -68,6 +84,8 @@ def manifest(
     release can be brought back as it was wanted then.
     """
     profile = wanted.profile
+    build, verify = evidence.get("build", {}), evidence.get("verify", {})
+    fetch, drafter = evidence.get("fetch", {}), evidence.get("drafter", {})
     return {
         "schema": "deployctl.manifest/1",
         "release": host.release,
@@ -77,5 +95,22 @@ def manifest(
         "wanted": profile.model_dump(mode="json", by_alias=True),
         "skip": sorted(wanted.skip),
         "identity": dict(identity),
+        "commits": {name: build.get(f"commit_{name}") for name in COMMITS},
+        "version": build.get("version_installed"),
+        "wheel": build.get("wheel"),
+        "freeze": verify.get("freeze"),
+        "packages": verify.get("packages"),
+        "models": {role: fetch[role] for role in ("model", "drafter") if role in fetch},
+        "drafter_config": drafter.get("sha256"),
+        "launch": evidence.get("launch", {}).get("argv"),
         "evidence": dict(evidence),
     }
+
+
+def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Driver, CUDA and cards of a host, from its agent's `gpu.state`; empty where unknown."""
+    if not state:
+        return {}
+    names = ("present", "driver", "cuda", "reason")
+    cards = [card.get("name") for card in state.get("gpus") or ()]
+    return {**{name: state.get(name) for name in names}, "cards": cards}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from deployctl.errors import DeployError, LockHeld, Undecided
+from deployctl.errors import DeployError, Interrupted, LockHeld, Undecided
 from deployctl.steps.interface import Change, Evidence
 
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
@@ -49,7 +49,13 @@ class HostRecord:
     error: DeployError | None = None
     round_trips: int = 0
     without_service: float | None = None
-    """Seconds in which nothing served, where the run replaced a serving release."""
+    """Seconds in which nothing served, where the run interrupted a serving release."""
+    gaps: list[float] = field(default_factory=list)
+    """The same, gap by gap."""
+    way_back: DeployError | None = None
+    """Why the previous release could not be brought back."""
+    took_up: str | None = None
+    """The run that had died on this host and was taken up."""
 
 
 @dataclass
@@ -70,6 +76,8 @@ def outcome(hosts: Sequence[HostRecord]) -> tuple[Outcome, int]:
     """A run's outcome and exit code: the first host that failed decides."""
     for host in hosts:
         if host.error is not None:
+            if isinstance(host.error, Interrupted):
+                return "interrupted", host.error.exit_code
             if host.restored:
                 return "rolled-back", 10
             if isinstance(host.error, LockHeld):

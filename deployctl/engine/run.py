@@ -11,10 +11,11 @@ from deployctl.config.profile import Profile
 from deployctl.engine import events
 from deployctl.engine.connect import connect
 from deployctl.engine.host_run import HostRun, Options
+from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan, ask, make, questions, select
 from deployctl.engine.record import HostRecord, RunRecord, outcome
 from deployctl.engine.steps import STEPS
-from deployctl.errors import DeployError
+from deployctl.errors import DeployError, Interrupted
 from deployctl.steps.interface import Answers, Deployment, Step
 
 
@@ -50,23 +51,29 @@ def run(
     began = time.monotonic()
     names = tuple(host.name for host in profile.hosts)
     listen(events.RunStarted(record.run, profile.name, playbook.name, names))
-    for wanted in deployments(profile, playbook, options):
-        host = HostRecord(wanted.host.name)
-        record.hosts.append(host)
-        try:
-            HostRun(record, host, wanted, steps_of(playbook), options, listen).run()
-        except DeployError as error:
-            host.error = error
-        except KeyboardInterrupt:
-            record.outcome, record.exit_code = "interrupted", 130
-            break
-        finally:
+    with Interrupts() as interrupts:
+        for wanted in deployments(profile, playbook, options):
+            host = HostRecord(wanted.host.name)
+            record.hosts.append(host)
+            _host(HostRun(record, host, wanted, steps_of(playbook), options, listen, interrupts))
             listen(events.HostEnded(host))
-    else:
-        record.outcome, record.exit_code = outcome(record.hosts)
+            if isinstance(host.error, Interrupted):
+                break
+    record.outcome, record.exit_code = outcome(record.hosts)
     record.seconds = time.monotonic() - began
     listen(events.RunEnded(record))
     return record
+
+
+def _host(host_run: HostRun) -> None:
+    """One host's part; its failure, or the interrupt that ended it, is in its record."""
+    record = host_run.record
+    try:
+        host_run.run()
+    except DeployError as error:
+        record.error = error
+    except KeyboardInterrupt:
+        record.error = Interrupted(f"{record.host}: interrupted", "nothing was touched")
 
 
 def survey(

@@ -1,12 +1,14 @@
 """From the serving release to the next, and the way back when a gate fails.
 
 Staging touches nothing that serves. From the first switching step on, a failure brings the
-previous release back: its own profile, its own directory, proven ready like any other.
+previous release back: its own profile, its own directory, proven ready like any other. A release
+that is current already has nothing to go back to: a gate that it fails (a stricter one, say) is a
+verdict on what serves, and it goes on serving.
 """
 
 from __future__ import annotations
 
-import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from deployctl.config.profile import Profile
 from deployctl.engine import events, ledger
 from deployctl.engine.execute import Work, run_step
 from deployctl.engine.plan import HostPlan, PlannedStep
-from deployctl.engine.record import RunRecord
+from deployctl.engine.record import RunRecord, StepRecord
 from deployctl.engine.steps import STEPS
 from deployctl.errors import ConnectionLost, DeployError, RemoteError
 from deployctl.hosts.session import Call
@@ -23,6 +25,8 @@ from deployctl.steps.interface import Change, Deployment, Plan
 from deployctl.steps.launch import RESTORE
 
 WAY_BACK = ("launch", "ready")
+SHORT = ("clean", "launch", "down")
+"""Steps that end soon by themselves; an interrupt waits for them, since half of one is worse."""
 
 
 def point(profile: str, release: str) -> Call:
@@ -32,81 +36,106 @@ def point(profile: str, release: str) -> Call:
 
 def carry_out(run: RunRecord, work: Work, plan: HostPlan) -> DeployError | None:
     """Every step in order until one fails; its error, or None when all passed."""
-    switching: float | None = None
+    switching = False
+    replaces = _serves(work) and any(p.step.name == "ready" for p in plan.steps)
     for planned in plan.steps:
-        if planned.step.phase == "switch" and planned.plan.status == "change" and switching is None:
-            switching = time.monotonic()
-            entry = ledger.phase(run, work.record, "switching")
-            work.connected.session.call(
-                "releases.record", profile=work.wanted.profile.name, entry=entry
-            )
-        ended = run_step(work, planned)
+        switches = planned.step.phase == "switch" and planned.plan.status in ("change", "unknown")
+        if switches and not switching:
+            switching = True
+            _note(run, work, "switching")
+        if switches and replaces:
+            work.gaps.interrupted()
+        ended = _run(work, planned)
         if ended.error is not None:
             return ended.error
-        if planned.step.name == "ready" and switching is not None and _served(work):
-            work.record.without_service = time.monotonic() - switching
+        if planned.step.name == "ready":
+            work.gaps.served()
     return None
 
 
-def _served(work: Work) -> bool:
-    unit = work.answers.get("unit") or {}
-    return unit.get("state") == "running"
+def _run(work: Work, planned: PlannedStep) -> StepRecord:
+    with ExitStack() as shield:
+        if planned.step.name in SHORT:
+            shield.enter_context(work.interrupts.shielded())
+        return run_step(work, planned)
 
 
-def may_restore(work: Work, plan: HostPlan, failed: DeployError) -> bool:
-    """Whether the failure came after switching began, with another release to go back to."""
-    if isinstance(failed, ConnectionLost) or plan.current in (None, work.release.release):
+def _serves(work: Work) -> bool:
+    return (work.answers.get("unit") or {}).get("state") == "running"
+
+
+def _note(run: RunRecord, work: Work, phase: str, why: str = "") -> None:
+    entry = ledger.phase(run, work.record, phase, why)
+    work.connected.session.call("releases.record", profile=work.wanted.profile.name, entry=entry)
+
+
+def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -> bool:
+    """Whether a failure leads back: the serving release was touched, or is not the current one.
+
+    `astray` says that a run which died has left something else than the current release.
+    """
+    current = plan.current
+    if isinstance(failed, ConnectionLost) or current in (None, work.release.release):
         return False
-    touched = {s.step for s in work.record.steps if s.status in ("changed", "failed", "unknown")}
-    switching = {p.step.name for p in plan.steps if p.step.phase == "switch"}
-    return bool(touched & switching) and bool(_manifest(work, str(plan.current)))
+    if not manifest_of(work, str(current)):
+        return False
+    phases = {p.step.name: p.step.phase for p in plan.steps}
+    reached = [s for s in work.record.steps if s.status in ("changed", "failed", "unknown")]
+    touched = any(phases.get(record.step) == "switch" for record in reached)
+    unproven = (work.answers.get("unit") or {}).get("release") != current
+    past_staging = any(phases.get(record.step) in ("switch", "gate") for record in reached)
+    return touched or astray or (unproven and past_staging)
 
 
-def _manifest(work: Work, release: str) -> dict[str, Any]:
+def manifest_of(work: Work, release: str) -> dict[str, Any]:
+    """A release's manifest; empty where it never was complete."""
     releases = work.answers.get("releases") or {}
     found = releases.get("releases", {}).get(release)
     return dict(found) if found else {}
 
 
-def restore(run: RunRecord, work: Work, plan: HostPlan) -> None:
+def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     """Bring the previous release back and prove it ready. The record says whether it is."""
     previous = str(plan.current)
-    manifest = _manifest(work, previous)
-    wanted = previous_deployment(work.wanted, manifest)
+    wanted = previous_deployment(work.wanted, previous, manifest_of(work, previous))
+    assert wanted.pinned is not None
     session, name = work.connected.session, wanted.profile.name
-    session.call("releases.record", profile=name, entry=ledger.phase(run, work.record, "restoring"))
+    _note(run, work, "restoring", why)
     work.listen(events.StepNote(work.wanted.host.name, "restore", f"going back to {previous}"))
-    environment = str(manifest["identity"]["environment"])
-    back = Work(
-        wanted,
-        work.connected,
-        work.answers,
-        ReleasePaths(name, previous, environment),
-        work.listen,
-        replace(work.record, steps=[]),
-        work.stack,
+    back = replace(
+        work,
+        wanted=wanted,
+        release=wanted.pinned,
+        record=replace(work.record, steps=[]),
+        evidence={},
+        url="",
     )
+    work.gaps.interrupted()
     try:
         session.call("units.stop", name=name, grace=wanted.profile.serve.stop_grace)
-    except RemoteError as error:
-        work.record.error = error
+    except (RemoteError, ConnectionLost) as error:
+        work.record.way_back = error
         return
-    why = f"release {work.release.release} failed"
+    because = f"release {work.release.release} failed"
     for step in (STEPS[step] for step in WAY_BACK):
-        change = Change("serving release", work.release.release, previous, why)
+        change = Change("serving release", work.release.release, previous, because)
         ended = run_step(back, PlannedStep(step, Plan("change", (change,))))
         work.record.steps.append(replace(ended, step=f"restore-{ended.step}"))
         if ended.error is not None:
+            work.record.way_back = ended.error
             return
+    work.gaps.served()
     work.record.restored = True
 
 
-def previous_deployment(wanted: Deployment, manifest: dict[str, Any]) -> Deployment:
-    """What was wanted when the previous release was made, as its manifest keeps it."""
+def previous_deployment(wanted: Deployment, release: str, manifest: dict[str, Any]) -> Deployment:
+    """What was wanted when a release was made, as its manifest keeps it; that very release."""
     profile = Profile.model_validate(manifest["wanted"])
+    environment = str(manifest["identity"]["environment"])
     return replace(
         wanted,
         profile=profile,
         skip=frozenset(manifest.get("skip", ())),
-        options={"launch": {RESTORE: True}},
+        options={**wanted.options, "launch": {RESTORE: True}},
+        pinned=ReleasePaths(profile.name, release, environment),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.config.profile import Profile
@@ -49,7 +50,21 @@ def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Pl
         return Plan("check", reason=f"the release has not passed {gate}")
     if evidence.get(ASKED) != asked:
         return Plan("check", reason=f"the profile's {gate} changed")
+    last = last_verdict(gate, release, asked, releases["ledger"])
+    if last not in (None, "pass"):
+        return Plan("check", reason=f"the last verdict of {gate} was: {last}")
     return Plan("unchanged", reason=f"passed {gate} before", evidence=evidence)
+
+
+def last_verdict(
+    gate: str, release: str, asked: str, ledger: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """The newest verdict on this release about this very question (oldest entry first)."""
+    for entry in reversed(ledger):
+        said = (entry.get("verdicts") or {}).get(gate)
+        if entry.get("release") == release and said and said.get("asked") == asked:
+            return str(said.get("verdict"))
+    return None
 
 
 def asked_digest(settings: Any) -> str:

@@ -38,6 +38,8 @@ class Deployment:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     skip: frozenset[str] = frozenset()
     check_gates: bool = False
+    pinned: ReleasePaths | None = None
+    """This very release, whatever would follow from the profile: the way back names it."""
 
     def option(self, step: str, name: str, default: Any = None) -> Any:
         """A step's option."""

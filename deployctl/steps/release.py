@@ -35,5 +35,7 @@ def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
 
 def release_paths(wanted: Deployment, answers: Answers) -> ReleasePaths:
     """Where the wanted release lies; raises `Unanswered` where its id cannot be known yet."""
+    if wanted.pinned is not None:
+        return wanted.pinned
     identity = release_identity(wanted, answers)
     return ReleasePaths(wanted.profile.name, digest(identity), str(identity["environment"]))

@@ -1,0 +1,39 @@
+"""What was left where a run could not finish: asked of the host, said in one sentence."""
+
+from __future__ import annotations
+
+from deployctl.engine.execute import Work
+from deployctl.engine.interrupts import Interrupts
+from deployctl.engine.plan import HostPlan
+from deployctl.errors import ConnectionLost, Interrupted, RemoteError
+from deployctl.hosts.session import Call
+
+
+def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Interrupted:
+    """The way back was cut short: exactly what serves and what does not."""
+    with interrupts.shielded():
+        left = left_behind(work)
+    name = work.wanted.profile.name
+    return Interrupted(
+        f"{work.wanted.host.name}: interrupted again, the way back to release {plan.current} "
+        "was not finished",
+        left,
+        f"run: deployctl up --profile {name} (or deployctl rollback current --profile {name})",
+    )
+
+
+def left_behind(work: Work) -> str:
+    """What runs on the host now; says so where that cannot be known."""
+    try:
+        (unit,) = work.connected.session.ask(
+            [Call("units.state", {"name": work.wanted.profile.name})]
+        )
+    except ConnectionLost as error:
+        unit = error
+    if isinstance(unit, RemoteError | ConnectionLost):
+        return f"what serves is unknown: {unit.what}"
+    if unit["state"] in ("starting", "running"):
+        proven = "proven ready" if unit["kept"] else "not proven ready"
+        return f"release {unit['release']} runs, pid {unit['pid']}, {proven}"
+    rest = ", ".join(str(member["pid"]) for member in unit["members"])
+    return "nothing serves" + (f"; processes left: {rest}" if rest else "")

@@ -1,0 +1,52 @@
+"""The end of a run that passed: the release sealed with its evidence, and made current."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.engine import ledger, switch
+from deployctl.engine.execute import Work
+from deployctl.engine.plan import HostPlan
+from deployctl.engine.record import RunRecord
+from deployctl.errors import RemoteError
+from deployctl.hosts.session import Call
+from deployctl.steps.release import release_identity
+
+
+def complete(run: RunRecord, work: Work, plan: HostPlan) -> None:
+    """Seal what was proven. A release that was only prepared was not proven, and stays open."""
+    record = work.record
+    record.changed = any(step.status == "changed" for step in record.steps)
+    names = {planned.step.name for planned in plan.steps}
+    gates_only = all(planned.step.phase == "gate" for planned in plan.steps)
+    requests = []
+    if "launch" in names or (gates_only and _serves_release(work)):
+        requests.append(_seal(run, work, gates_only))
+    if "launch" in names:
+        requests.append(switch.point(work.wanted.profile.name, work.release.release))
+        record.changed = record.changed or plan.current != work.release.release
+    for answer in work.connected.session.ask(requests) if requests else []:
+        if isinstance(answer, RemoteError):
+            raise answer
+
+
+def _serves_release(work: Work) -> bool:
+    unit = work.answers.get("unit") or {}
+    return unit.get("state") == "running" and unit.get("release") == work.release.release
+
+
+def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call:
+    before = switch.manifest_of(work, work.release.release)
+    identity: Mapping[str, Any] = before.get("identity", {})
+    if not gates_only and work.wanted.pinned is None:
+        identity = release_identity(work.wanted, work.answers)
+    evidence = {**before.get("evidence", {}), **work.evidence}
+    manifest = ledger.manifest(work.wanted, work.record, identity, evidence)
+    manifest["sealed_by"] = run.run
+    manifest["gpu"] = ledger.gpu(work.answers.get("gpus"))
+    if gates_only:
+        # Another profile may ask about what serves; what it was made from stays what it was.
+        manifest = {**before, "evidence": evidence, "sealed_by": run.run}
+    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    return Call("releases.seal", {**arguments, "manifest": manifest})

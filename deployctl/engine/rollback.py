@@ -1,0 +1,37 @@
+"""A run that is to serve an earlier release, as that was wanted then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.engine import switch
+from deployctl.errors import UsageError
+from deployctl.steps.interface import Deployment
+
+PREVIOUS = "previous"
+
+
+def pin(wanted: Deployment, releases: Mapping[str, Any], named: str) -> Deployment:
+    """The deployment of an earlier release: `previous`, an id, or the beginning of one.
+
+    `releases` is the answer of `releases.state`. Raises UsageError where there is no such one.
+    """
+    release = resolve(wanted.profile.name, releases, named)
+    manifest = releases["releases"][release]
+    return switch.previous_deployment(wanted, release, manifest)
+
+
+def resolve(profile: str, releases: Mapping[str, Any], named: str) -> str:
+    """The id of a complete release by `previous`, `current`, its id or the beginning of it."""
+    complete = [name for name, manifest in releases["releases"].items() if manifest]
+    if named in (PREVIOUS, "current"):
+        found = releases[named]
+        matching = [found] if found in complete else []
+    else:
+        matching = [name for name in complete if name.startswith(named)]
+    if len(matching) == 1:
+        return str(matching[0])
+    known = ", ".join(complete) or "none"
+    what = f"{len(matching)} releases begin with {named}" if matching else f"no release {named}"
+    raise UsageError(f"profile {profile}: {what}", next=f"its complete releases: {known}")

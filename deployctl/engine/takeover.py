@@ -1,0 +1,72 @@
+"""What a run finds that died: the ledger's entry without an end, and what it left.
+
+We hold the lock when we read the ledger, so a run that began and has no end is dead: its controller
+was killed, its connection cut, or its host started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Dead:
+    """A run that ended without a word. `phase` is the last that it told: staging, switching or
+    restoring; `release` what it was making, `current` what was current when it began."""
+
+    run: str
+    phase: str
+    release: str | None
+    current: str | None
+    why: str = ""
+    """Why it was going back, where it was restoring."""
+
+
+def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
+    """The last run of a ledger (oldest entry first) if it has no end."""
+    ended = {entry.get("run") for entry in entries if entry.get("kind") == "end"}
+    begun = [e for e in entries if e.get("kind") == "begin" and e.get("run") not in ended]
+    if not begun:
+        return None
+    last = begun[-1]
+    phases = [e for e in entries if e.get("kind") == "phase" and e.get("run") == last["run"]]
+    return Dead(
+        run=str(last["run"]),
+        phase=str(phases[-1]["phase"]) if phases else "staging",
+        release=last.get("release"),
+        current=last.get("current"),
+        why=str(phases[-1].get("why") or "") if phases else "",
+    )
+
+
+def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
+    """The entry that closes a dead run, in the name of the run that found it."""
+    return {
+        "kind": "end",
+        "run": dead.run,
+        "release": dead.release,
+        "outcome": "died",
+        "phase": dead.phase,
+        "left_serving": serving,
+        "closed_by": run,
+        "changed": [],
+        "failed": [],
+        "error": f"the run ended without a word while {dead.phase}",
+        "figures": {},
+    }
+
+
+def must_go_back(dead: Dead, wanted: str | None, current: str | None) -> bool:
+    """Whether the way back of a dead run is to be finished first.
+
+    It had found its release wanting. To try that very release again at once would interrupt the
+    service for what is known to fail; another wish is carried out as it is.
+    """
+    return dead.phase == "restoring" and wanted == dead.release and current not in (None, wanted)
+
+
+def sentence(dead: Dead) -> str:
+    """A dead run in words."""
+    return f"run {dead.run} ended without a word while {dead.phase} release {dead.release}"
