@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from . import processes
+from . import processes, systemd
 from .interface import AgentError, Call
 from .server import boot_id, read_json, write_json
 
@@ -134,9 +134,10 @@ def start(
             os.unlink(unit.file(stale))
     if secrets:
         write_json(unit.file("secrets.json"), secrets, 0o600)
+    kind = _kind(supervisor)
     spec = {
         "serial": "%d-%d" % (time.time_ns(), os.getpid()),
-        "kind": "agent",
+        "kind": kind,
         "argv": argv,
         "env": call.environment(env),
         "cwd": call.path(cwd),
@@ -146,15 +147,26 @@ def start(
         "limits": dict(LIMITS, **(limits or {})),
     }
     write_json(unit.file("spec.json"), spec, 0o600)
-    _detach(unit)
+    _supervise(call, unit, kind, grace)
     return _await_start(call, unit, str(spec["serial"]))
 
 
-def _detach(unit: Unit) -> None:
+def _kind(supervisor: str) -> str:
+    obstacle = systemd.usable()
+    if supervisor == "systemd" and obstacle is not None:
+        raise AgentError("no-systemd", "supervision by systemd is asked for: %s" % obstacle)
+    return "systemd" if supervisor != "agent" and obstacle is None else "agent"
+
+
+def _supervise(call: Call, unit: Unit, kind: str, grace: float) -> None:
     archive = unit.file("supervisor.pyz")
     shutil.copyfile(_archive(), archive)
+    argv = [sys.executable, "-I", archive, "server", unit.directory]
+    if kind == "systemd":
+        systemd.start(call, unit.name, argv, grace)
+        return
     subprocess.Popen(
-        [sys.executable, "-I", archive, "server", unit.directory],
+        argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -200,6 +212,8 @@ def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
     if spec is None:
         return dict(result, state="absent")
     record = unit.record(spec["serial"])
+    if spec["kind"] == "systemd":
+        systemd.stop(call, name)
     _end_supervisor(record, float(spec["grace"]))
     # Whatever the supervisor left, or all of it where no supervisor lived.
     rest = processes.stop(unit.members(record), grace)
