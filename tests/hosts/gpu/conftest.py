@@ -1,0 +1,3 @@
+from tests.hosts.gpu.fixtures import gpus, whole_gpu_machine
+
+__all__ = ["gpus", "whole_gpu_machine"]
