@@ -1,0 +1,109 @@
+"""The same deployment over SSH, and into a container through its node: the same report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.hosts.lab.network import Lab
+from tests.hosts.lab.sshd import Sshd
+
+from .conftest import LIMIT, Demo, Ended, free_port
+
+pytestmark = pytest.mark.vllm
+
+
+class Elsewhere:
+    """The demo's profile with another host, in a file of its own."""
+
+    def __init__(self, place: Path, host: dict[str, Any], **changes: Any) -> None:
+        self.state = place / "state"
+        self.file = place / "elsewhere.yaml"
+        profile = {"name": "elsewhere", "extends": "demo", "hosts": [host], **changes}
+        self.file.write_text(yaml.safe_dump(profile))
+
+    def run(self, *argv: str) -> Ended:
+        command = [sys.executable, "-m", "deployctl", *argv, "--profile", str(self.file), "--json"]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "XDG_STATE_HOME": str(self.state)},
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def up(self) -> Iterator[Ended]:
+        """Deployed for a while, then stopped."""
+        try:
+            yield self.run("up")
+        finally:
+            down = self.run("down")
+            assert down.code == 0, down.err
+
+
+def shape(value: Any) -> Any:
+    """A document without its values: what two reports of the same deployment share."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else "value"
+
+
+def proven(ended: Ended, like: Ended) -> None:
+    """It deployed, measured what the local deployment measured, and reports in the same shape."""
+    assert ended.code == 0, f"{ended.out}\n{ended.err}"
+    here, there = like.document["hosts"][0], ended.document["hosts"][0]
+    assert [s["step"] for s in there["steps"]] == [s["step"] for s in here["steps"]]
+    for name in ("smoke", "acceptance", "verify", "drafter", "clean"):
+        assert shape(ended.step(name)["evidence"]) == shape(like.step(name)["evidence"]), name
+    content = [e.step("smoke")["evidence"]["checks"][0]["result"]["content"] for e in (like, ended)]
+    assert content[0] == content[1]
+    length = ended.step("acceptance")["evidence"]["mean_acceptance_length"]
+    assert 7.4 <= length <= 8.0
+
+
+def lend(deployed: Demo, root: Path) -> None:
+    """Give another root the proven environment: what is tested is not the build."""
+    root.mkdir(parents=True)
+    (root / "environments").symlink_to(deployed.root / "environments")
+
+
+def test_over_ssh(deployed: Demo, sshd: Sshd, tmp_path: Path) -> None:
+    assert deployed.first is not None
+    root = tmp_path / "root"
+    lend(deployed, root)
+    host = {**sshd.host_settings("loopback"), "root": str(root)}
+    elsewhere = Elsewhere(tmp_path, host, serve={"port": free_port()})
+    with elsewhere.up() as ended:
+        proven(ended, deployed.first)
+        again = elsewhere.run("up")
+        assert again.document["outcome"] == "unchanged"
+        assert again.document["hosts"][0]["round_trips"] == 1
+
+
+@pytest.mark.lab
+def test_into_a_container_through_its_node(deployed: Demo, lab: Lab, tmp_path: Path) -> None:
+    assert deployed.first is not None
+    host = lab.container.host_settings(via="pct")
+    # No network leads out of the lab: the build takes what the first one left in uv's cache.
+    elsewhere = Elsewhere(
+        tmp_path,
+        json.loads(json.dumps(host)),
+        serve={"port": 8123},
+        build={"env": {"UV_OFFLINE": "1"}},
+    )
+    with elsewhere.up() as ended:
+        proven(ended, deployed.first)
