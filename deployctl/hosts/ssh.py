@@ -82,7 +82,7 @@ class SshTransport:
     def close(self) -> None:
         # The nearest first: over a link that is gone, a tunnelled connection cannot end politely.
         for connection in self._route:
-            connection.client.close()
+            _end(connection.client)
         for proxy in self._proxies:
             proxy.close()
         self._route, self._proxies = [], []
@@ -270,6 +270,15 @@ class ProxyProcess:
             self._process.kill()
             self._process.wait()
         self._stderr.close()
+
+
+def _end(client: paramiko.SSHClient) -> None:
+    """Close a connection and wait for its thread, which paramiko would leave running."""
+    transport = client.get_transport()
+    client.close()
+    if transport is not None:
+        transport.join(timeout=CLOSE_LIMIT)
+        transport.sock.close()
 
 
 @contextmanager

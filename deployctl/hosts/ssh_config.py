@@ -75,8 +75,9 @@ def resolve(name: str, settings: SshSettings) -> Endpoint:
     except subprocess.TimeoutExpired as error:
         raise HostError(
             name,
-            f"ssh -G {settings.address} did not end within {RESOLVE_LIMIT:g} s",
-            next="look for a Match exec in your ssh_config that hangs",
+            f"OpenSSH does not resolve the address {settings.address}",
+            f"ssh -G did not end within {RESOLVE_LIMIT:g} s",
+            "look for a Match exec in your ssh_config that hangs",
         ) from error
     if done.returncode != 0:
         raise HostError(
@@ -133,7 +134,11 @@ def endpoint(settings: SshSettings, text: str, environment: Mapping[str, str]) -
         words = first(key).split()
         return [expanded(word, tokens, environment) for word in words if word != "none"]
 
-    identities = [expanded(v, tokens, environment) for v in options.get("identityfile", [])]
+    identities = [
+        expanded(value, tokens, environment)
+        for value in options.get("identityfile", [])
+        if value != "none"
+    ]
     if settings.identity_file:
         identities.insert(0, str(Path(settings.identity_file).expanduser()))
     files = paths("userknownhostsfile") + paths("globalknownhostsfile")
