@@ -23,6 +23,8 @@ _MODELS: dict[Document, type[Settings]] = {
 }
 _NAMED_BY_FILE = "name"
 _PARTIAL = "Partial"
+_BY_NAME = {"hosts", "node", "steps"}
+"""Keys whose values may be given by a name alone."""
 
 
 def json_schema(document: Document = "profile") -> dict[str, Any]:
@@ -60,21 +62,32 @@ def _as_written(schema: Any) -> None:
         return
     if not isinstance(schema, dict):
         return
-    for key in ("hosts", "node"):
-        if isinstance(schema.get("properties"), dict) and key in schema["properties"]:
-            _allow_names(schema["properties"][key])
     for value in schema.values():
         _as_written(value)
+    properties = schema.get("properties", {})
+    for name in _BY_NAME & set(properties):
+        _allow_names(properties[name])
+    for name in set(properties) - set(schema.get("required", [])):
+        properties[name] = _or_nothing(properties[name])
     if schema.get("type") == "string" and not {"enum", "const", "pattern"} & set(schema):
         schema["type"] = ["string", "number", "boolean"]
 
 
 def _allow_names(schema: dict[str, Any]) -> None:
-    name = {"type": "string", "description": "The name of a host file."}
+    """Let a name stand where an item (or the value) would be written out."""
     if "items" in schema:
-        schema["items"] = {"anyOf": [name, schema["items"]]}
+        schema["items"] = {"anyOf": [{"type": "string"}, schema["items"]]}
     else:
-        schema["anyOf"] = [name, *schema["anyOf"]]
+        schema["anyOf"] = [{"type": "string"}, *schema["anyOf"]]
+
+
+def _or_nothing(schema: dict[str, Any]) -> dict[str, Any]:
+    """A key without a value takes its default."""
+    told: dict[str, Any] = {
+        key: schema[key] for key in ("title", "description", "default") if key in schema
+    }
+    rest = {key: value for key, value in schema.items() if key not in told}
+    return {**told, "anyOf": [*rest.pop("anyOf", [rest]), {"type": "null"}]}
 
 
 def _partial(schema: Any) -> Any:

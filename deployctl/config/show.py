@@ -51,14 +51,21 @@ def _lines(value: Any, path: Path, indent: str) -> Iterator[tuple[str, Path | No
             yield from _entry(f"{indent}{scalar(name)}:", child, (*path, name), indent)
         return
     for index, child in enumerate(value):
-        inner = list(_lines(child, (*path, index), f"{indent}  "))
-        for number, (text, leaf) in enumerate(inner):
+        below = (*path, index)
+        if _is_leaf(child):
+            yield f"{indent}- {scalar(child)}", below
+            continue
+        for number, (text, leaf) in enumerate(_lines(child, below, f"{indent}  ")):
             yield (f"{indent}- {text[len(indent) + 2 :]}" if number == 0 else text), leaf
 
 
 def _entry(head: str, child: Any, path: Path, indent: str) -> Iterator[tuple[str, Path | None]]:
-    if [*leaves(child, path)] == [path]:
+    if _is_leaf(child):
         yield f"{head} {scalar(child)}", path
     else:
         yield head, None
         yield from _lines(child, path, f"{indent}  ")
+
+
+def _is_leaf(value: Any) -> bool:
+    return list(leaves(value)) == [()]

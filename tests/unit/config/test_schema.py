@@ -1,0 +1,83 @@
+"""The JSON Schemas for editors: they accept what the loader accepts, and refuse misspelt keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from deployctl.config.schema import Document, json_schema
+from deployctl.config.shipped import data_directory
+from deployctl.config.yamltext import parse, read
+from tests.unit.config.conftest import SMALLEST
+
+FOLDERS: dict[Document, str] = {
+    "profile": "profiles",
+    "host": "profiles/hosts",
+    "playbook": "playbooks",
+}
+SHIPPED = [
+    (document, path)
+    for document, folder in FOLDERS.items()
+    for path in sorted((data_directory() / folder).glob("*.yaml"))
+]
+
+
+def problems(document: Document, data: Any) -> list[str]:
+    validator = jsonschema.Draft202012Validator(json_schema(document))
+    return [error.message for error in validator.iter_errors(data)]
+
+
+@pytest.mark.parametrize("document", FOLDERS)
+def test_the_schema_is_one(document: Document) -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema(document))
+
+
+@pytest.mark.parametrize(("document", "path"), SHIPPED, ids=lambda value: str(value)[-24:])
+def test_everything_shipped_is_accepted(document: Document, path: Path) -> None:
+    assert problems(document, read(path, []).plain()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALLEST,
+        SMALLEST + "name: x\n",
+        SMALLEST.replace("0.33.0", "0.33"),
+        "extends: smallest\nserve: {dtype: auto}\n",
+        "extends: smallest\nbuild: {source: {url: https://x}}\ndrafter: {method: ngram}\n",
+        "extends: smallest\nserve: {args: }\nfixes:\n",
+        SMALLEST.replace("{name: here, local: true}", "{container: {id: 129}, name: c, node: pve}"),
+        SMALLEST.replace("{name: here, local: true}", "a, b"),
+        SMALLEST + "clean: {grace: 1m30s, settle: 5}\n",
+    ],
+)
+def test_what_the_loader_accepts(text: str) -> None:
+    assert problems("profile", parse(text, "t", []).plain()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALLEST + "zz: 1\n",
+        SMALLEST.replace("port: 8000", "port: 8000, prt: 1"),
+        SMALLEST.replace("port: 8000", "port: 80000"),
+        SMALLEST.replace("port: 8000", ""),
+        SMALLEST.replace("serve: {port: 8000}\n", ""),
+        SMALLEST + "clean: {grace: soon}\n",
+        "extends: smallest\nserve: {prt: 1}\n",
+        "extends: null\nserve: {port: 1}\n",
+    ],
+)
+def test_what_the_loader_refuses(text: str) -> None:
+    assert problems("profile", parse(text, "t", []).plain()) != []
+
+
+def test_keys_are_described() -> None:
+    schema = json_schema("profile")
+    assert (
+        "TERM to SIGKILL"
+        in schema["$defs"]["ServeSettings"]["properties"]["stop_grace"]["description"]
+    )
