@@ -22,8 +22,7 @@ TEMPLATE = """\
 # Written by deployctl; `deployctl down` stops it.
 [Unit]
 Description=vLLM of deployctl's profile {name}
-After=network-online.target
-Wants=network-online.target
+After=network.target
 
 [Service]
 Type=exec

@@ -1,0 +1,109 @@
+"""Supervision by systemd, in a real container whose PID 1 it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deployctl.config.host import HostSettings
+from deployctl.hosts.session import Session
+from deployctl.hosts.transports import transport
+from tests.hosts.lab.machines import Container
+from tests.hosts.lab.network import Lab
+from tests.hosts.test_units import NAME, state, until
+
+pytestmark = pytest.mark.lab
+SERVER = Path(__file__).with_name("server_stand_in.py")
+UNIT = f"deployctl-{NAME}.service"
+
+
+@pytest.fixture(scope="module")
+def container(whole_lab: Lab) -> Iterator[Container]:
+    container = whole_lab.make_systemd_container(whole_lab.h2, 131)
+    container.start()
+    yield container
+    container.stop()
+
+
+@pytest.fixture
+def session(lab: Lab, container: Container) -> Iterator[Session]:
+    host = HostSettings(**container.host_settings("lxc-attach"))
+    with Session(transport(host)) as session:
+        yield session
+        if container.state() == "RUNNING":
+            with Session(transport(host)) as last:
+                last.call("units.stop", name=NAME)
+
+
+def start(session: Session, *words: str) -> dict[str, object]:
+    argv = ["python3", "-c", SERVER.read_text(), *words]
+    found: dict[str, object] = session.call("units.start", name=NAME, argv=argv, release="r1")
+    return found
+
+
+def systemctl(container: Container, *argv: str) -> str:
+    return container.run("systemctl", "--no-pager", *argv, check=False).stdout
+
+
+def begin_multi_user(container: Container) -> str:
+    systemctl(container, "start", "--no-block", "multi-user.target")
+    return systemctl(container, "list-jobs") + systemctl(container, "list-units", "--type=target")
+
+
+def test_the_server_is_a_unit_that_starts_at_boot(session: Session, container: Container) -> None:
+    started = start(session, "leave-orphan")
+    assert (started["state"], started["kind"]) == ("running", "systemd")
+    shown = systemctl(container, "show", UNIT, "--property=ActiveState,UnitFileState,KillMode")
+    assert "ActiveState=active" in shown and "UnitFileState=enabled" in shown
+    group = Path(f"/proc/{started['pid']}/cgroup")
+    assert UNIT in container.run("cat", str(group)).stdout
+    journal = until("the journal", lambda: container.run("journalctl", "-u", UNIT).stdout)
+    assert "running" in journal
+    assert session.call("units.stop", name=NAME)["state"] == "stopped"
+    shown = systemctl(container, "show", UNIT, "--property=ActiveState,UnitFileState")
+    assert "ActiveState=inactive" in shown and "UnitFileState=disabled" in shown
+    assert state(session)["members"] == []
+
+
+def test_an_end_with_status_0_is_a_failure_here_too(session: Session) -> None:
+    start(session, "seconds=0.2", "exit=0", "leave-orphan")
+    found = until("its end", lambda: s if (s := state(session))["state"] == "exited" else None)
+    assert (found["rc"], found["members"]) == (0, [])
+
+
+def test_a_killed_supervisor_comes_back_with_a_new_server(
+    session: Session, container: Container
+) -> None:
+    first = start(session, "leave-orphan")
+    main = systemctl(container, "show", UNIT, "--property=MainPID").strip().partition("=")[2]
+    container.run("kill", "-KILL", main)
+
+    def again() -> object:
+        found = state(session)
+        return found["state"] == "running" and found["pid"] != first["pid"] and found["supervised"]
+
+    until("a new supervisor and a new server", again, 30)
+    left = container.run("ps", "-o", "pid=", "-p", str(first["pid"]), check=False).stdout
+    assert left.strip() == ""
+
+
+def test_it_starts_again_with_the_container(
+    lab: Lab, container: Container, session: Session
+) -> None:
+    first = start(session)
+    container.stop()
+    container.start()
+    # The lab boots to basic.target; a machine goes on to this one.
+    until("systemd", lambda: "multi-user" in begin_multi_user(container))
+    host = HostSettings(**container.host_settings("lxc-attach"))
+
+    def booted() -> bool:
+        with Session(transport(host)) as again:
+            found = state(again)
+            return bool(found["state"] == "running" and found["start"] != first["start"])
+
+    until("the server after the boot", booted, 60)
+    with Session(transport(host)) as again:
+        assert again.call("units.stop", name=NAME)["state"] == "stopped"
