@@ -35,10 +35,11 @@ def read(call: Call, path: str, limit: int = 1 << 20) -> Dict[str, Any]:
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return answer
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise AgentError("not-a-file", f"{name} is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise AgentError("not-a-file", f"{name} is not a regular file")
         data = file.read(limit + 1)
     if len(data) > limit:
         raise AgentError("too-big", f"{name} has {status.st_size} bytes, more than {limit}")

@@ -93,6 +93,8 @@ class LocalChannel:
         status: int | None
         try:
             status = self._process.wait(timeout=patience)
+            if status < 0:
+                status = None  # ended by a signal: it told none
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
