@@ -1,0 +1,151 @@
+"""The switch and the way back, with real agents, supervisors and processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.hosts.served.client import PollingClient
+from tests.hosts.served.host import STALE, ServedHost
+
+OTHER = "serve.env.WHICH=other"
+STARTS_NOT = "serve.env.STAND_IN_FAULT=start"
+
+
+def test_nothing_to_do_is_one_round_trip(served: ServedHost) -> None:
+    first = served.up()
+    assert (first.outcome, first.exit_code) == ("deployed", 0)
+    pid = served.unit()["pid"]
+    again = served.up()
+    assert again.outcome == "unchanged"
+    assert again.hosts[0].round_trips == 1
+    assert served.unit()["pid"] == pid
+    assert len(served.ledger()) == 1, "a run that did nothing leaves no entry"
+
+
+def test_a_good_release_replaces_the_other(served: ServedHost) -> None:
+    served.up()
+    with PollingClient(served.port) as client:
+        second = served.up(OTHER)
+    host = second.hosts[0]
+    assert second.outcome == "deployed"
+    releases = served.releases()
+    assert (releases["current"], releases["previous"]) == (host.release, host.previous)
+    assert len(client.gaps) == len(host.gaps) == 1
+    assert client.gaps[0] <= host.gaps[0]
+    assert host.without_service == sum(host.gaps)
+
+
+def test_a_release_that_fails_its_gate_makes_way_for_the_previous(served: ServedHost) -> None:
+    good = served.up().hosts[0].release
+    with PollingClient(served.port) as client:
+        failed = served.up(STALE)
+    host = failed.hosts[0]
+    assert (failed.outcome, failed.exit_code, host.restored) == ("rolled-back", 10, True)
+    unit = served.unit()
+    assert (unit["release"], unit["state"], unit["kept"]) == (good, "running", True)
+    assert served.releases()["current"] == good
+    # The failed release answered while it was judged: two gaps, and both are told.
+    assert len(client.gaps) == len(host.gaps) == 2
+    for seen, told in zip(client.gaps, host.gaps, strict=True):
+        assert seen <= told
+    assert host.release in served.releases()["releases"], "it is kept for a look"
+    assert served.ledger()[-1]["verdicts"]["acceptance"]["verdict"] == "fail"
+
+
+def test_a_release_that_does_not_start_costs_one_gap(served: ServedHost) -> None:
+    good = served.up().hosts[0].release
+    with PollingClient(served.port) as client:
+        failed = served.up(STARTS_NOT)
+    host = failed.hosts[0]
+    assert failed.outcome == "rolled-back"
+    assert served.unit()["release"] == good
+    assert len(client.gaps) == len(host.gaps) == 1
+    assert client.gaps[0] <= host.gaps[0]
+
+
+def test_a_stricter_gate_is_a_verdict_on_what_serves(served: ServedHost) -> None:
+    good = served.up().hosts[0].release
+    pid = served.unit()["pid"]
+    strict = served.up("acceptance.min_length=9")
+    assert (strict.outcome, strict.exit_code) == ("failed", 9)
+    assert strict.hosts[0].release == good
+    assert served.unit()["pid"] == pid, "it goes on serving"
+    assert served.up().outcome == "unchanged", "the gate that it passed is still passed"
+    assert served.up("acceptance.min_length=9").exit_code == 9
+
+
+def test_a_verdict_that_turned_is_not_forgotten(served: ServedHost) -> None:
+    served.up()
+    config = served.root / "profiles/stand/current/drafter/config.json"
+    asked = served.up(check_gates=True)
+    assert asked.outcome == "passed"
+    manifest = served.releases()["releases"][asked.hosts[0].release]
+    entry = {
+        "kind": "end",
+        "run": "20260101T000000Z-000000",
+        "release": asked.hosts[0].release,
+        "verdicts": {
+            "smoke": {"verdict": "wrong", "asked": manifest["evidence"]["smoke"]["asked"]}
+        },
+    }
+    served.ask("releases.record", profile="stand", entry=entry)
+    again = served.up()
+    assert [s.step for s in again.hosts[0].steps if s.status == "passed"] == ["smoke"]
+    assert served.up().outcome == "unchanged"
+    assert config.exists()
+
+
+def test_the_failed_release_stays_when_asked(served: ServedHost) -> None:
+    good = served.up().hosts[0].release
+    failed = served.up(STALE, keep_failed=True)
+    assert failed.exit_code == 9
+    assert served.unit()["release"] == failed.hosts[0].release
+    assert served.releases()["current"] == good
+    back = served.up(STALE)
+    assert back.outcome == "rolled-back", "tried again without keep_failed it makes way"
+    assert served.unit()["release"] == good
+
+
+def test_a_prepared_release_is_not_proven(served: ServedHost) -> None:
+    served.up()
+    prepared = served.up(OTHER, playbook="prepare")
+    assert prepared.exit_code == 0
+    assert served.releases()["releases"][prepared.hosts[0].release] is None
+
+
+def test_the_manifest_tells_what_a_release_is(served: ServedHost) -> None:
+    release = served.up().hosts[0].release
+    manifest = served.releases()["releases"][release]
+    assert manifest["packages"] == {"vllm": "0.32.0"}
+    assert manifest["launch"][1] == "serve"
+    assert manifest["drafter_config"] == manifest["evidence"]["drafter"]["sha256"]
+    assert manifest["evidence"]["acceptance"]["mean_acceptance_length"] == 8.0
+    assert "VLLM_API_KEY" not in json.dumps(manifest)
+
+
+@pytest.mark.parametrize("fault", ["hang", "smoke"])
+def test_other_failures_lead_back_too(served: ServedHost, fault: str) -> None:
+    good = served.up().hosts[0].release
+    if fault == "hang":
+        # What serves does not end on SIGTERM: it is killed after its grace time.
+        stuck = served.up("serve.env.STAND_IN_FAULT=hang")
+        assert stuck.outcome == "deployed"
+        assert served.up().outcome == "deployed"
+    else:
+        assert served.up("serve.env.STAND_IN_FAULT=smoke").outcome == "rolled-back"
+    assert served.unit()["release"] == good
+
+
+def test_a_server_killed_behind_our_back_is_started_again(served: ServedHost) -> None:
+    served.up()
+    unit = served.unit()
+    served.ask("units.stop", name="stand", grace=0.1)
+    again = served.up()
+    assert again.outcome == "deployed"
+    assert served.unit()["pid"] != unit["pid"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(unit["pid"], signal.SIGCONT)
