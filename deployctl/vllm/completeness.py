@@ -67,3 +67,37 @@ def import_problems(imports: Mapping[str, Any], target: str) -> list[str]:
         if error is not None and name.removeprefix("vllm.").replace(".", "/") in core:
             problems.append(f"{name} does not import: {error}")
     return problems
+
+
+def torch_problems(
+    torch: Mapping[str, Any] | None, target: str, capabilities: Sequence[str] | None
+) -> list[str]:
+    """Whether torch is a build for the target, and has code for the host's GPUs.
+
+    Binary code runs on a GPU of the same major capability and at least its minor one; PTX
+    (`compute_90`) on every GPU from its capability on.
+    """
+    if torch is None or target != "cuda":
+        return []
+    if torch["cuda"] is None:
+        return [f"torch {torch['version']} is a CPU build; set build.torch_backend (cu130)"]
+    unmet = [c for c in capabilities or () if not _runs_on(torch["architectures"], c)]
+    have = " ".join(torch["architectures"])
+    return [
+        f"torch {torch['version']} has no code for compute capability {capability}, only {have}"
+        for capability in unmet
+    ]
+
+
+def _runs_on(architectures: Sequence[str], capability: str) -> bool:
+    major, minor = (int(part) for part in capability.split("."))
+    for architecture in architectures:
+        kind, _, number = architecture.partition("_")
+        digits = "".join(c for c in number if c.isdigit())
+        if len(digits) < 2:
+            continue
+        have = (int(digits[:-1]), int(digits[-1]))
+        same = have[0] == major and have[1] <= minor
+        if (kind == "sm" and same) or (kind == "compute" and have <= (major, minor)):
+            return True
+    return False

@@ -1,15 +1,19 @@
 """How an environment is made: from settings and facts to the steps of one job. Pure.
 
-Paths begin with `@/`, the host's root; the agent puts them in place.
+Paths begin with `@/`, the host's root; the agent puts them in place. `["@agent", "chore", …]` is
+a chore of the agent itself.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 JobStep = dict[str, Any]
+NIGHTLY = ("Using the nightly wheel", "nightly wheel instead")
+"""What upstream's setup.py says when it takes binaries of another commit."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Wish:
     extra: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     compile_bytecode: bool = True
+    base: str | None = None
+    """The environment whose hard-linked copy is filled, for `in-place`."""
 
     @property
     def environment(self) -> str:
@@ -37,27 +43,118 @@ class Wish:
         return f"@/builds/{self.key}"
 
     @property
+    def tree(self) -> str:
+        """The working tree that is built."""
+        return f"{self.work}/source"
+
+    @property
     def interpreter(self) -> str:
         return f"{self.environment}/bin/python"
 
+    @property
+    def overrides_file(self) -> str:
+        return f"{self.work}/overrides.txt"
 
-def overrides_text(wish: Wish) -> str:
-    """The contents of the file for `uv --override`."""
-    return "".join(f"{line}\n" for line in wish.overrides)
+    @property
+    def overrides_text(self) -> str:
+        """The contents of the file for `uv --override`."""
+        return "".join(f"{line}\n" for line in self.overrides)
 
 
-def overrides_path(wish: Wish) -> str:
-    return f"{wish.work}/overrides.txt"
+@dataclass(frozen=True)
+class Origin:
+    """A git source: a repository that is fetched (or a checkout on the host), and its commit."""
+
+    commit: str
+    repository: str
+    """Where it is fetched to, or the checkout itself."""
+    url: str = ""
+    ref: str = ""
+    upstream: str = ""
+    submodules: bool = True
+    checkout: bool = False
+
+
+def fetch(origin: Origin) -> list[JobStep]:
+    """The commit, its history and upstream's main branch on the host."""
+    arguments = [origin.repository, origin.url, origin.ref, origin.commit, origin.upstream]
+    return [_chore("cloning", "fetch", *arguments)]
+
+
+def release(wish: Wish, uv: str, requirement: Any) -> list[JobStep]:
+    """A published version, or a wheel by path or URL: created, installed, named."""
+    return [*create(wish, uv), *install(wish, uv, [requirement]), *provide(wish)]
+
+
+def reuse(wish: Wish, uv: str, wheel_key: str) -> list[JobStep]:
+    """A wheel that is kept on the host."""
+    return release(wish, uv, {"glob": f"@/wheels/{wheel_key}/*.whl"})
+
+
+def build(
+    wish: Wish,
+    uv: str,
+    origin: Origin,
+    wheel_key: str,
+    record: Mapping[str, Any],
+    env: Mapping[str, str],
+    log: str,
+) -> list[JobStep]:
+    """A wheel from a working tree, kept under its key, then installed. `env` decides between
+    compiling and upstream's binaries; `log` is the job's own, read for what must not be in it."""
+    dist = f"{wish.tree}/dist"
+    argv = [uv, "build", "--wheel", "--out-dir", dist, "--python", wish.python]
+    if wish.wheels:
+        argv += ["--find-links", _offered(wish)]
+    if wish.base is not None:
+        # Built against the very torch that it will run with.
+        argv[-1:] = [wish.interpreter, "--no-build-isolation"]
+    building = [
+        *lay_out(wish, origin),
+        *offer(wish),
+        step("compiling", [*argv, wish.tree], {**env, **wish.env}),
+        _chore("compiling", "refuse", log, *NIGHTLY),
+        _chore("keeping", "keep", dist, f"@/wheels/{wheel_key}", json.dumps(dict(record))),
+    ]
+    kept = {"glob": f"@/wheels/{wheel_key}/*.whl"}
+    installing = [*install(wish, uv, [kept]), *provide(wish), *tidy(wish, origin)]
+    if wish.base is not None:
+        return [*create(wish, uv), *building, *installing]
+    return [*building, *create(wish, uv), *installing]
+
+
+def patch(wish: Wish, uv: str, origin: Origin, merge_base: str, tag: str) -> list[JobStep]:
+    """A release with the difference from the merge base to the commit applied to it."""
+    requirement = f"{wish.distribution}=={tag.removeprefix('v')}"
+    arguments = [wish.environment, merge_base, origin.commit, wish.distribution]
+    return [
+        *release(wish, uv, requirement),
+        _chore("patching", "patch", origin.repository, *arguments),
+    ]
+
+
+def lay_out(wish: Wish, origin: Origin) -> list[JobStep]:
+    """The working tree: of a commit, or of a checkout as it lies there."""
+    if origin.checkout:
+        return [_chore("cloning", "export", origin.repository, wish.tree)]
+    submodules = "yes" if origin.submodules else ""
+    return [_chore("cloning", "layout", origin.repository, origin.commit, wish.tree, submodules)]
+
+
+def tidy(wish: Wish, origin: Origin) -> list[JobStep]:
+    """The working tree goes when its wheel is kept and installed."""
+    repository = wish.tree if origin.checkout else origin.repository
+    return [_chore("installing", "discard", repository, wish.tree)]
 
 
 def create(wish: Wish, uv: str) -> list[JobStep]:
-    """An empty environment where there is none that is sealed; a half one is cleared."""
-    sealed = f"{wish.environment}/seal.json"
-    return [
-        # A sealed environment is never changed, whoever asks.
-        _step("checking", ["test", "!", "-e", sealed]),
-        _step("creating", [uv, "venv", "--clear", "--python", wish.python, wish.environment]),
-    ]
+    """An empty environment (or a copy of `base`); what a cut-off build left is cleared."""
+    # A sealed environment is never changed, whoever asks.
+    guard = step("checking", ["test", "!", "-e", f"{wish.environment}/seal.json"])
+    if wish.base is not None:
+        return [guard, _chore("creating", "link", wish.base, wish.environment)]
+    argv = [uv, "venv", "--clear", "--python", wish.python, wish.environment]
+    return [guard, step("creating", argv)]
 
 
 def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:
@@ -70,20 +167,28 @@ def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:
     if wish.compile_bytecode:
         argv.append("--compile-bytecode")
     if wish.overrides:
-        argv += ["--override", overrides_path(wish)]
+        argv += ["--override", wish.overrides_file]
     backend = ["--torch-backend", wish.torch_backend] if wish.torch_backend else []
     wanted = [*requirements, *wish.extra]
     if not wish.wheels:
-        return [_step("installing", [*argv, *backend, *wanted], wish.env)]
-    offered = f"{wish.work}/offered"
-    found = {"glob": f"{offered}/*.whl"}
-    offer = ["@agent", "chore", "offer", offered, wish.python, *wish.wheels]
-    with_offer = [*argv, "--find-links", offered, *wanted]
+        return [step("installing", [*argv, *backend, *wanted], wish.env)]
+    found = {"glob": f"{_offered(wish)}/*.whl"}
+    with_offer = [*argv, "--find-links", _offered(wish), *wanted]
+    without = [*argv, *backend, *wanted]
     return [
-        _step("resolving", offer, when={**found, "present": False}, optional=True),
-        _step("installing", with_offer, wish.env, when={**found, "present": True}),
-        _step("installing", [*argv, *backend, *wanted], wish.env, when={**found, "present": False}),
+        *offer(wish),
+        step("installing", with_offer, wish.env, when={**found, "present": True}),
+        step("installing", without, wish.env, when={**found, "present": False}),
     ]
+
+
+def offer(wish: Wish) -> list[JobStep]:
+    """Wheels that pip's own configuration offers; there may be none."""
+    if not wish.wheels:
+        return []
+    offering = _chore("resolving", "offer", _offered(wish), wish.python, *wish.wheels)
+    missing = {"glob": f"{_offered(wish)}/*.whl", "present": False}
+    return [{**offering, "when": missing, "optional": True}]
 
 
 def provide(wish: Wish) -> list[JobStep]:
@@ -91,27 +196,26 @@ def provide(wish: Wish) -> list[JobStep]:
     if wish.distribution == "vllm":
         return []
     local = "cpu" if wish.target == "cpu" else ""
-    chore = ["@agent", "chore", "provide", wish.environment, wish.distribution, local]
-    return [_step("naming", chore)]
+    return [_chore("naming", "provide", wish.environment, wish.distribution, local)]
 
 
-def release(wish: Wish, uv: str, requirement: str) -> list[JobStep]:
-    """A published version, or a wheel by path or URL: created, installed, named."""
-    return [*create(wish, uv), *install(wish, uv, [requirement]), *provide(wish)]
-
-
-def _step(
+def step(
     phase: str,
     argv: Sequence[Any],
     env: Mapping[str, str] | None = None,
     *,
     when: Mapping[str, Any] | None = None,
-    optional: bool = False,
-    cwd: str = "@",
 ) -> JobStep:
-    step: JobStep = {"phase": phase, "argv": list(argv), "env": dict(env or {}), "cwd": cwd}
+    """One command of a job."""
+    made: JobStep = {"phase": phase, "argv": list(argv), "env": dict(env or {})}
     if when is not None:
-        step["when"] = dict(when)
-    if optional:
-        step["optional"] = True
-    return step
+        made["when"] = dict(when)
+    return made
+
+
+def _chore(phase: str, name: str, *arguments: str) -> JobStep:
+    return step(phase, ["@agent", "chore", name, *arguments])
+
+
+def _offered(wish: Wish) -> str:
+    return f"{wish.work}/offered"

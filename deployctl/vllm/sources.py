@@ -1,0 +1,53 @@
+"""What a change to vLLM's sources touches, and what follows for building it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# What upstream's own setup.py takes for compiled code, and requirements, whose change needs a
+# resolution of its own.
+_BLOCKING_PREFIXES = ("csrc/", "cmake/", "requirements/")
+_BLOCKING_FILES = ("CMakeLists.txt", "pyproject.toml", "vllm/_custom_ops.py")
+_COMPILED = (".cu", ".cuh", ".c", ".cc", ".cpp", ".h", ".hpp", ".pyx", ".so")
+# Not part of the extensions today; worth a word where they change.
+_DOUBTFUL_PREFIXES = ("rust/",)
+_DOUBTFUL_FILES = ("setup.py",)
+
+
+def compiled_changes(paths: Iterable[str]) -> list[str]:
+    """Changed paths that forbid binaries of another commit."""
+    return [
+        path
+        for path in paths
+        if path.startswith(_BLOCKING_PREFIXES)
+        or path in _BLOCKING_FILES
+        or (path.startswith("vllm/") and path.endswith(_COMPILED))
+    ]
+
+
+def doubtful_changes(paths: Iterable[str]) -> list[str]:
+    """Changed paths that may matter to the binaries: a warning."""
+    return [p for p in paths if p.startswith(_DOUBTFUL_PREFIXES) or p in _DOUBTFUL_FILES]
+
+
+def precompiled_urls(index: str, commit: str, torch_backend: str | None) -> list[str]:
+    """Where the wheel metadata of exactly this commit is published, best first.
+
+    Format: wheels.vllm.ai/<commit>[/<variant>]/vllm/metadata.json
+    """
+    base = f"{index.rstrip('/')}/{commit}"
+    variants = [torch_backend] if torch_backend and torch_backend.startswith("cu") else []
+    return [*(f"{base}/{v}/vllm/metadata.json" for v in variants), f"{base}/vllm/metadata.json"]
+
+
+def commit_agrees(commit: str, told: str | None) -> bool | None:
+    """Whether an abbreviated commit (`g977180c`, as setuptools-scm writes it) is this one; None
+    where none is told."""
+    if not told:
+        return None
+    return commit.startswith(told.removeprefix("g").split(".")[0])
+
+
+def same_version(wanted: str, found: str) -> bool:
+    """Equal up to the local part, unless the wanted one names it: 0.32.0 is 0.32.0+cpu."""
+    return wanted == found or ("+" not in wanted and wanted == found.split("+")[0])
