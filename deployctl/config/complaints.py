@@ -11,11 +11,9 @@ from pydantic_core import ErrorDetails
 from deployctl.config.base import NAME, NAME_RULE
 from deployctl.config.document import Value
 from deployctl.config.origins import Origin
-from deployctl.config.problems import Problem, dotted
+from deployctl.config.problems import KeyPath, Problem, dotted
 from deployctl.config.shape import below, choices, entry, fields, item, section
 from deployctl.config.suggest import did_you_mean, nearest
-
-Path = tuple[str | int, ...]
 
 
 def problems(
@@ -26,8 +24,8 @@ def problems(
     Where the tree is not `complete`, missing keys mean nothing and are left out.
     """
     found: list[Problem] = []
-    suggested: set[Path] = set()
-    seen: set[Path] = set()
+    suggested: set[KeyPath] = set()
+    seen: set[KeyPath] = set()
     details = error.errors(include_url=False)
     for detail in sorted(details, key=lambda d: d["type"] == "missing"):
         path = place(detail["loc"], schema)
@@ -49,7 +47,7 @@ def problems(
     return found
 
 
-def place(loc: Sequence[str | int], schema: Any) -> Path:
+def place(loc: Sequence[str | int], schema: Any) -> KeyPath:
     """A complaint's location as a key path: names of a union's members are left out."""
     path: list[str | int] = []
     for token in loc:
@@ -76,7 +74,7 @@ def _is_tag(token: str, schema: Any) -> bool:
     return token in names or token.startswith(("list[", "dict[", "literal[", "function-"))
 
 
-def _unknown(path: Path, schema: Any) -> tuple[str, set[Path]]:
+def _unknown(path: KeyPath, schema: Any) -> tuple[str, set[KeyPath]]:
     """What to say about an unknown key, and the paths that it most probably stands for."""
     *above, name = path
     known = fields(_inner(tuple(above), schema))
@@ -90,7 +88,7 @@ def _unknown(path: Path, schema: Any) -> tuple[str, set[Path]]:
     return f"unknown key; known here: {', '.join(known)}", set()
 
 
-def _paths(schema: Any, above: Path = ()) -> Iterator[Path]:
+def _paths(schema: Any, above: KeyPath = ()) -> Iterator[KeyPath]:
     """Every key path of the schema that leads through sections alone."""
     for name, inner in fields(schema).items():
         yield (*above, name)
@@ -98,7 +96,7 @@ def _paths(schema: Any, above: Path = ()) -> Iterator[Path]:
             yield from _paths(inner, (*above, name))
 
 
-def _message(detail: ErrorDetails, path: Path, schema: Any) -> str:
+def _message(detail: ErrorDetails, path: KeyPath, schema: Any) -> str:
     kind = detail["type"]
     if kind == "value_error":
         return detail["msg"].removeprefix("Value error, ")
@@ -121,7 +119,7 @@ def _near(given: Any, words: Sequence[str]) -> str:
     return did_you_mean(given, words) if isinstance(given, str) else ""
 
 
-def _inner(path: Path, schema: Any) -> Any:
+def _inner(path: KeyPath, schema: Any) -> Any:
     for token in path:
         schema = below(schema, token)
     return schema
@@ -163,18 +161,18 @@ def _shown(value: Any) -> str:
     return f"the text {value!r}" if isinstance(value, str) else str(value)
 
 
-def _value(tree: Value, path: Path) -> Origin:
+def _value(tree: Value, path: KeyPath) -> Origin:
     """Where a value is written."""
     return _deepest(tree, path).origin
 
 
-def _written(tree: Value, path: Path) -> Origin:
+def _written(tree: Value, path: KeyPath) -> Origin:
     """Where a key is written; for the root, where the document begins."""
     value = _deepest(tree, path)
     return value.key or value.origin
 
 
-def _deepest(tree: Value, path: Path) -> Value:
+def _deepest(tree: Value, path: KeyPath) -> Value:
     for token in path:
         child = tree.child(token)
         if child is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,13 @@ class Value:
         if isinstance(token, int) and 0 <= token < len(self.items):
             return self.items[token]
         return None
+
+    def at(self, path: Iterable[str | int]) -> Value | None:
+        """The value at a key path below this one, where there is one."""
+        value: Value | None = self
+        for token in path:
+            value = value.child(token) if value is not None else None
+        return value
 
     def plain(self) -> Any:
         """The same data without origins."""

@@ -144,8 +144,6 @@ def _validated(model: type[Model], tree: Value, assembly: Assembly, what: str) -
 def _origins(profile: Profile, tree: Value) -> dict[str, Origin]:
     origins = {}
     for path in leaves(profile.model_dump(by_alias=True)):
-        value: Value | None = tree
-        for token in path:
-            value = value.child(token) if value is not None else None
+        value = tree.at(path)
         origins[dotted(path)] = value.origin if value is not None else DEFAULT
     return origins

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from deployctl.config.origins import Origin
 from deployctl.errors import ConfigError
 
+KeyPath = tuple[str | int, ...]
+"""Keys and list indices from a document's root to a value."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -18,7 +21,9 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (str(self.origin), self.path, self.message) if part)
+        """One line, whatever characters the file's keys and values have."""
+        text = ": ".join(part for part in (str(self.origin), self.path, self.message) if part)
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def invalid(what: str, problems: Iterable[Problem], next: str = "") -> ConfigError:
@@ -35,4 +40,4 @@ def invalid(what: str, problems: Iterable[Problem], next: str = "") -> ConfigErr
 
 def dotted(tokens: Iterable[str | int]) -> str:
     """A key path as people write it: `hosts.0.ssh.port`."""
-    return ".".join(str(token) for token in tokens)
+    return ".".join(str(token) or "''" for token in tokens)

@@ -8,17 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployctl.config.document import Value
-from deployctl.config.problems import Problem, dotted
+from deployctl.config.problems import KeyPath, Problem, dotted
 from deployctl.config.search import Search, is_path
 from deployctl.config.shipped import bundled_models
 from deployctl.config.suggest import did_you_mean
+from deployctl.vllm.fixes.registry import by_name
 from deployctl.vllm.prompt_sets import SHIPPED
 
 
 def problems(tree: Value, search: Search) -> Iterator[Problem]:
-    """A profile's names that stand for nothing: of a bundled model or a playbook."""
+    """A profile's names that stand for nothing: of a model, fix, prompt set or playbook."""
     for path in (("model", "bundled"), ("drafter", "model", "bundled")):
         yield from _unless_known(tree, path, bundled_models(), "bundled model")
+    for word in ("require", "prefer"):
+        for index in range(_length(tree, ("fixes", word))):
+            yield from _unless_known(tree, ("fixes", word, index), by_name(), "fix")
     yield from _unknown_prompts(tree)
     playbooks = [found.name for found in search.found("playbooks")]
     yield from _unless_known(tree, ("playbook",), playbooks, "playbook")
@@ -26,8 +30,7 @@ def problems(tree: Value, search: Search) -> Iterator[Problem]:
 
 def with_files(tree: Value) -> Value:
     """A profile whose file of prompts is absolute: a path counts from the file that gives it."""
-    acceptance = tree.child("acceptance")
-    prompts = acceptance.child("prompts") if acceptance is not None else None
+    acceptance, prompts = tree.at(("acceptance",)), tree.at(("acceptance", "prompts"))
     if acceptance is None or prompts is None or not isinstance(prompts.content, str):
         return tree
     if prompts.content in SHIPPED or prompts.origin.layer != "file":
@@ -38,8 +41,7 @@ def with_files(tree: Value) -> Value:
 
 
 def _unknown_prompts(tree: Value) -> Iterator[Problem]:
-    acceptance = tree.child("acceptance")
-    prompts = acceptance.child("prompts") if acceptance is not None else None
+    prompts = tree.at(("acceptance", "prompts"))
     if prompts is None or not isinstance(prompts.content, str) or prompts.content in SHIPPED:
         return
     if not Path(prompts.content).is_file():
@@ -54,16 +56,19 @@ def unknown_steps(tree: Value, known: Collection[str]) -> Iterator[Problem]:
     steps = tree.child("steps")
     for index, step in enumerate(steps.items if steps is not None else ()):
         bare = isinstance(step.content, str)
-        path: tuple[str | int, ...] = ("steps", index) if bare else ("steps", index, "step")
+        path: KeyPath = ("steps", index) if bare else ("steps", index, "step")
         yield from _unless_known(tree, path, known, "step")
 
 
+def _length(tree: Value, path: KeyPath) -> int:
+    value = tree.at(path)
+    return len(value.items) if value is not None else 0
+
+
 def _unless_known(
-    tree: Value, path: tuple[str | int, ...], known: Collection[str], word: str
+    tree: Value, path: KeyPath, known: Collection[str], word: str
 ) -> Iterator[Problem]:
-    value: Value | None = tree
-    for token in path:
-        value = value.child(token) if value is not None else None
+    value = tree.at(path)
     if value is None or not isinstance(value.content, str):
         return
     name = value.content

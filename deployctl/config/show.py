@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.config.document import display, leaves
 from deployctl.config.loader import Loaded
-from deployctl.config.problems import dotted
+from deployctl.config.problems import KeyPath, dotted
 from deployctl.config.yamltext import scalar
 
 SCHEMA = "deployctl.profile/1"
@@ -41,10 +41,7 @@ def data(loaded: Loaded) -> dict[str, Any]:
     return loaded.profile.model_dump(by_alias=True, exclude={"extends"})
 
 
-Path = tuple[str | int, ...]
-
-
-def _lines(value: Any, path: Path, indent: str) -> Iterator[tuple[str, Path | None]]:
+def _lines(value: Any, path: KeyPath, indent: str) -> Iterator[tuple[str, KeyPath | None]]:
     """Each line with the path of the leaf on it, or None where it only opens a section."""
     if isinstance(value, Mapping):
         for name, child in value.items():
@@ -59,7 +56,9 @@ def _lines(value: Any, path: Path, indent: str) -> Iterator[tuple[str, Path | No
             yield (f"{indent}- {text[len(indent) + 2 :]}" if number == 0 else text), leaf
 
 
-def _entry(head: str, child: Any, path: Path, indent: str) -> Iterator[tuple[str, Path | None]]:
+def _entry(
+    head: str, child: Any, path: KeyPath, indent: str
+) -> Iterator[tuple[str, KeyPath | None]]:
     if _is_leaf(child):
         yield f"{head} {scalar(child)}", path
     else:

@@ -32,11 +32,16 @@ def test_a_name_is_not_inherited_and_a_description_is(folder: Folder) -> None:
 
 def test_a_chain_of_three_and_a_path_from_the_file_that_names_it(folder: Folder) -> None:
     folder.write("elsewhere/a.yaml", SMALLEST + "description: a\n")
-    folder.write("work/profiles/b.yaml", "extends: ../../elsewhere/a.yaml\nfixes: {prefer: [x]}\n")
-    folder.write("work/profiles/c.yaml", "extends: b\nfixes: {prefer: [y]}\nserve: {port: 9}\n")
+    folder.write(
+        "work/profiles/b.yaml",
+        "extends: ../../elsewhere/a.yaml\nfixes: {prefer: [dflash-lookahead]}\n",
+    )
+    folder.write(
+        "work/profiles/c.yaml", "extends: b\nfixes: {prefer: [dflash-lm-head]}\nserve: {port: 9}\n"
+    )
     loaded = folder.load("c")
     assert loaded.profile.serve.port == 9
-    assert loaded.profile.fixes.prefer == ["y"]
+    assert loaded.profile.fixes.prefer == ["dflash-lm-head"]
     assert str(loaded.origins["description"]) == f"{folder.root}/elsewhere/a.yaml:6:14"
     assert [file.name for file in loaded.files] == ["c.yaml", "b.yaml", "a.yaml"]
 
