@@ -1,0 +1,172 @@
+"""A host that goes away in the middle, in every way a network and a machine can."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deployctl.config.host import HostSettings
+from deployctl.errors import (
+    AccessRefused,
+    ChangedHostKey,
+    ConnectionLost,
+    HostError,
+    UnknownHostKey,
+    Unreachable,
+)
+from deployctl.hosts.session import Limits, Session
+from deployctl.hosts.transports import transport
+from tests.hosts.lab import processes
+from tests.hosts.lab.network import Lab
+
+pytestmark = pytest.mark.lab
+QUICK = Limits(start=10, ping=0.3, dead=2, silence=3)
+AT_ONCE = 1.5
+
+
+def reach(settings: dict[str, object], limits: Limits = QUICK) -> Session:
+    host = HostSettings.model_validate(settings)
+    return Session(transport(host), root=host.root, limits=limits)
+
+
+@pytest.fixture
+def session(lab: Lab) -> Iterator[Session]:
+    session = reach(lab.h2.host_settings())
+    yield session
+    session.close()
+
+
+def loss(session: Session, harm: Callable[[], None]) -> tuple[ConnectionLost, float]:
+    """What a request in flight ends with, and how long after the harm began."""
+    waiting = session.stream("files.put", path="@/x", size=1, sha256="0")
+    session.call("network.listener", port=1)
+    began = time.monotonic()
+    harm()
+    with pytest.raises(ConnectionLost) as caught:
+        waiting.result()
+    return caught.value, time.monotonic() - began
+
+
+@pytest.mark.parametrize("how", ["drop", "link"])
+def test_a_link_that_is_cut(lab: Lab, session: Session, how) -> None:
+    error, seconds = loss(session, lambda: lab.h2.cut(how))
+    assert QUICK.dead - QUICK.ping - 0.2 < seconds < QUICK.dead + 2
+    assert "stopped answering" in error.what and "same command again" in error.next
+
+
+def test_a_connection_that_is_reset(lab: Lab, session: Session) -> None:
+    error, seconds = loss(session, lambda: lab.h2.cut("reset"))
+    assert seconds < QUICK.dead + 2
+    assert error.host == "h2"
+
+
+def test_a_host_that_hangs(lab: Lab, session: Session) -> None:
+    error, seconds = loss(session, lab.h2.freeze)
+    assert QUICK.dead - QUICK.ping - 0.2 < seconds < QUICK.dead + 2
+    assert "stopped answering" in error.what
+
+
+def test_a_session_that_is_killed(lab: Lab, session: Session) -> None:
+    error, seconds = loss(session, lab.h2.kill_sessions)
+    assert seconds < AT_ONCE
+    assert "connection to the agent ended" in error.what
+
+
+def test_a_container_that_is_frozen(lab: Lab) -> None:
+    with reach(lab.container.host_settings()) as session:
+        error, seconds = loss(session, lab.container.freeze)
+        assert QUICK.dead - QUICK.ping - 0.2 < seconds < QUICK.dead + 2
+        assert error.host == "ct129"
+
+
+def test_a_container_that_is_stopped(lab: Lab) -> None:
+    with reach(lab.container.host_settings()) as session:
+        error, seconds = loss(session, lab.container.stop)
+        assert seconds < QUICK.dead + 2
+        assert "connection to the agent ended" in error.what
+
+
+def test_closing_over_a_dead_link_does_not_hang(lab: Lab) -> None:
+    session = reach(lab.h2.host_settings(), Limits(ping=60, dead=60))
+    # Fill the link, so that even a polite word would have to wait behind the rest.
+    lab.h2.cut("drop")
+    filling = threading.Thread(target=_ignore_loss, args=(session,))
+    filling.start()
+    began = time.monotonic()
+    session.close()
+    filling.join(timeout=10)
+    assert not filling.is_alive()
+    assert time.monotonic() - began < 10
+
+
+def _ignore_loss(session: Session) -> None:
+    with pytest.raises(ConnectionLost):
+        session.call("files.write", path="@/x", text="x" * 20_000_000)
+
+
+def test_an_orphaned_agent_ends_and_its_lock_falls(lab: Lab) -> None:
+    orphan = reach(lab.h2.host_settings())
+    assert orphan.call("releases.lock", profile="demo", holder={"run": "1"})
+    (agent,) = _pythons(lab)
+    lab.h2.cut("drop")
+    began = time.monotonic()
+    while processes.is_alive(agent):
+        assert time.monotonic() - began < QUICK.silence + 2
+        time.sleep(0.05)
+    orphan.close()
+    lab.h2.heal()
+    with reach(lab.h2.host_settings()) as session:
+        assert session.call("releases.lock", profile="demo", holder={"run": "2"})
+
+
+def _pythons(lab: Lab) -> list[int]:
+    below = processes.descendants(lab.h2.pid)
+    return [pid for pid in below if processes.name_of(pid).startswith("python")]
+
+
+def test_a_cut_link_cannot_be_connected(lab: Lab) -> None:
+    lab.h2.cut("drop")
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=r"no answer from 10\.99\.0\.2 port 22 within 1 s"):
+        reach(lab.h2.host_settings(connect_timeout=1))
+    assert time.monotonic() - began < 4
+
+
+def test_a_hung_host_cannot_be_connected(lab: Lab) -> None:
+    lab.h2.freeze()
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="does not speak SSH"):
+        reach(lab.h2.host_settings(connect_timeout=1))
+    assert time.monotonic() - began < 4
+
+
+def test_three_failures_are_three_messages(lab: Lab, tmp_path) -> None:
+    def failure(**changes: object) -> HostError:
+        with pytest.raises(HostError) as caught:
+            reach(lab.h2.host_settings(**changes))
+        return caught.value
+
+    refused = failure(user="nobody")
+    unknown = failure(known_hosts=str(tmp_path / "none"))
+    lab.h2.stop_sshd()
+    down = failure()
+    errors = [refused, unknown, down]
+    assert [type(error) for error in errors] == [AccessRefused, UnknownHostKey, Unreachable]
+    assert {error.exit_code for error in errors} == {4}
+    assert len({error.what for error in errors}) == len({error.next for error in errors}) == 3
+
+
+def test_a_machine_made_anew(lab: Lab) -> None:
+    lab.h2.rekey()
+    with pytest.raises(ChangedHostKey, match=r"ssh-keygen -R '10\.99\.0\.2'"):
+        reach(lab.h2.host_settings(accept_new=True))
+
+
+def test_after_the_link_is_healed_all_is_well(lab: Lab, session: Session) -> None:
+    loss(session, lambda: lab.h2.cut("drop"))
+    lab.h2.heal()
+    with reach(lab.h2.host_settings()) as again:
+        assert again.call("network.listener", port=22)["listening"]
