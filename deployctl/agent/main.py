@@ -29,6 +29,7 @@ FAMILIES = (
     "environment",
     "files",
     "gpu",
+    "hub",
     "jobs",
     "models",
     "modules",

@@ -111,11 +111,17 @@ def read_config(path: str) -> Optional[Dict[str, Any]]:
         return None
     if len(data) > CONFIG_LIMIT:
         raise AgentError("too-big", "%s has more than %d bytes" % (path, CONFIG_LIMIT))
+    link = os.readlink(path) if os.path.islink(path) else None
+    return dict(config_of(data), mode=mode, link=link)
+
+
+def config_of(data: bytes) -> Dict[str, Any]:
+    """The text and SHA-256 of a config.json's bytes."""
     return {
         "text": data.decode("utf-8", "replace"),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "mode": mode,
-        "link": os.readlink(path) if os.path.islink(path) else None,
+        "mode": None,
+        "link": None,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.errors import StagingFailed
 from deployctl.hosts.stream import upload
-from deployctl.steps import sources
+from deployctl.steps import hub, sources
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -21,6 +21,7 @@ from deployctl.steps.interface import (
 from deployctl.steps.release import release_paths
 
 VIEWS = "drafter.views"
+DISK = "fetch.disk"
 
 
 class FetchStep(Step):
@@ -32,51 +33,82 @@ class FetchStep(Step):
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         asked = [sources.question(wanted, role) for role in sources.ROLES]
-        views = Question(VIEWS, "models.views", {"profile": wanted.profile.name})
-        return [*(q for q in asked if q is not None), views]
+        return [
+            *(q for q in asked if q is not None),
+            Question(VIEWS, "models.views", {"profile": wanted.profile.name}),
+            Question(DISK, "files.disk", {"path": "@/models"}),
+        ]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         changes: list[Change] = []
-        for role in sources.ROLES:
+        for role in _wanted_roles(wanted):
             found = sources.source(wanted, role)
-            if found is None:
-                continue
             wrong = list(_wrong(wanted, answers, role))
-            if not wrong:
+            if not wrong or found is None:
                 continue
+            refused = answers[role].get("error")
+            if refused:
+                reason = f"{role}: {refused['message']}"
+                unknown = refused["kind"] == "unreachable"
+                return Plan("unknown" if unknown else "blocked", reason=reason)
             if found.path is not None:
                 return Plan("blocked", reason=f"{role} {found.path}: {'; '.join(wrong)}")
-            changes.append(Change(role, None, found.bundled, "; ".join(wrong)))
+            changes.append(Change(role, None, found.repo or found.bundled, "; ".join(wrong)))
         if sources.source(wanted, "drafter") is not None:
             release = release_paths(wanted, answers).release
             if not _view_whole(answers[VIEWS].get(release), answers["drafter"]):
                 changes.append(Change("the release's view of the drafter", None, release))
+        short = _disk_short(wanted, answers)
+        if short:
+            return Plan("blocked", reason=short)
         if changes:
             return Plan("change", tuple(changes))
         return Plan("unchanged", evidence=_evidence(wanted, answers))
 
     def apply(self, context: Context, plan: Plan) -> None:
-        for role in sources.ROLES:
-            found = sources.source(context.wanted, role)
-            if found is None or found.bundled is None:
+        wanted, answers = context.wanted, context.answers
+        for role in _wanted_roles(wanted):
+            found = sources.source(wanted, role)
+            if found is None or not list(_wrong(wanted, answers, role)):
                 continue
-            if list(_wrong(context.wanted, context.answers, role)):
+            if found.bundled is not None:
                 _send(context, sources.shipped(found.bundled))
-        if sources.source(context.wanted, "drafter") is not None:
-            place = sources.place(context.wanted, context.answers, "drafter")
+            elif found.repo is not None:
+                self._download(context, role, found.repo)
+        if sources.source(wanted, "drafter") is not None:
+            place = sources.place(wanted, answers, "drafter")
             context.session.call("models.view", source=place, path=context.release.drafter)
 
     def prove(self, context: Context) -> Evidence:
         wanted = context.wanted
         answers = sources.survey(context)
-        for role in sources.ROLES:
-            if sources.source(wanted, role) is None:
-                continue
+        for role in _wanted_roles(wanted):
             wrong = list(_wrong(wanted, answers, role))
             if wrong:
                 place = sources.place(wanted, answers, role)
-                raise self.fail(context, f"the {role} in {place} is not whole", "; ".join(wrong))
+                raise self.fail(
+                    context,
+                    f"the {role} in {place} is not whole",
+                    "; ".join(wrong),
+                    "run again: what is missing is fetched",
+                )
         return _evidence(wanted, answers)
+
+    def _download(self, context: Context, role: str, repo: str) -> None:
+        answer = context.answers[role]
+        final = hub.download(context, repo, answer)
+        if final["state"] != "done":
+            raise self.fail(
+                context,
+                f"the {role} {repo} could not be fetched: the download {final['state']}",
+                "\n".join(filter(None, [final.get("why", ""), hub.last_words(context, final)])),
+                "run again: it goes on where it was",
+                {"job": final["id"], "log": final["log"]},
+            )
+
+
+def _wanted_roles(wanted: Deployment) -> list[str]:
+    return [role for role in sources.ROLES if sources.source(wanted, role) is not None]
 
 
 def _wrong(wanted: Deployment, answers: Answers, role: str) -> Iterator[str]:
@@ -89,10 +121,31 @@ def _wrong(wanted: Deployment, answers: Answers, role: str) -> Iterator[str]:
         yield f"{name}: {why}"
     if answer["config"] is None:
         yield "no config.json"
-    if found is not None and found.bundled is not None:
-        for name, (size, _) in sources.shipped(found.bundled).files.items():
-            if answer["files"].get(name) != size:
-                yield f"{name}: {answer['files'].get(name)} bytes, not {size}"
+    for name, size in _promised(found, answer).items():
+        if answer["files"].get(name) != size:
+            yield f"{name}: {answer['files'].get(name)} bytes, not {size}"
+
+
+def _promised(found: Any, answer: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes that the source promises, by file; empty where it promises none."""
+    if found.bundled is not None:
+        return {name: size for name, (size, _) in sources.shipped(found.bundled).files.items()}
+    remote = hub.wanted_files(answer.get("remote") or ())
+    return {file["name"]: file["size"] for file in remote if file["size"] is not None}
+
+
+def _disk_short(wanted: Deployment, answers: Answers) -> str:
+    """Why what is to be fetched does not fit on the disk; empty where it does."""
+    needed = 0
+    for role in _wanted_roles(wanted):
+        answer = answers[role]
+        for name, size in _promised(sources.source(wanted, role), answer).items():
+            needed += 0 if answer["files"].get(name) == size else size
+    disk = answers.get(DISK)
+    if disk is None or needed <= disk["free"]:
+        return ""
+    free = disk["free"]
+    return f"{needed >> 20} MiB are to be fetched, {disk['path']} has {free >> 20} MiB free"
 
 
 def _view_whole(view: Mapping[str, Any] | None, survey: Mapping[str, Any]) -> bool:
@@ -112,16 +165,12 @@ def _send(context: Context, model: sources.Shipped) -> None:
 
 
 def _evidence(wanted: Deployment, answers: Answers) -> Evidence:
-    evidence: Evidence = {}
-    for role in sources.ROLES:
-        found = sources.source(wanted, role)
-        if found is None:
-            continue
-        answer = answers[role]
-        evidence[role] = {
+    return {
+        role: {
             **(sources.identity(wanted, answers, role) or {}),
-            "place": answer["place"],
-            "files": len(answer["files"]),
-            "bytes": answer["bytes"],
+            "place": answers[role]["place"],
+            "files": len(answers[role]["files"]),
+            "bytes": answers[role]["bytes"],
         }
-    return evidence
+        for role in _wanted_roles(wanted)
+    }

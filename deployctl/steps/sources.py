@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,17 +59,41 @@ def source(wanted: Deployment, role: str) -> ModelSource | None:
     return drafter.model if drafter is not None else None
 
 
+class Secret(str):
+    """A value that travels to a host and shows nowhere: printed, it says that it is one."""
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+
+def hub_access(wanted: Deployment) -> dict[str, str]:
+    """Which hub to ask and with what token, as the profile and our own environment say.
+
+    A token goes to another machine only where the profile names it: serve.secrets: HF_TOKEN.
+    """
+    serve = wanted.profile.serve
+    access = {}
+    endpoint = serve.env.get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT")
+    if endpoint:
+        access["endpoint"] = endpoint
+    named = serve.secrets.get("HF_TOKEN")
+    token = os.environ.get(named.env) if named else None
+    if token:
+        access["token"] = Secret(token)
+    return access
+
+
 def question(wanted: Deployment, role: str) -> Question | None:
     """What must be known about a wanted model; its key is the role."""
     found = source(wanted, role)
     if found is None:
         return None
-    if found.bundled is not None:
-        place = shipped(found.bundled).place
-    else:
-        assert found.path is not None
-        place = found.path
-    return Question(role, "models.survey", {"path": place, "tensors": role == "drafter"})
+    tensors = role == "drafter"
+    if found.repo is not None:
+        args = {"repo": found.repo, "revision": found.revision, "tensors": tensors}
+        return Question(role, "hub.survey", {**args, **hub_access(wanted)})
+    place = shipped(found.bundled).place if found.bundled is not None else found.path
+    return Question(role, "models.survey", {"path": place, "tensors": tensors})
 
 
 def survey(context: Context) -> Answers:
@@ -93,8 +118,12 @@ def identity(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any] 
         return None
     if found.bundled is not None:
         return {"bundled": found.bundled, "digest": shipped(found.bundled).digest}
-    config = answers[role]["config"]
-    return {"path": found.path, "config": config and config["sha256"]}
+    answer = answers[role]
+    if found.repo is not None:
+        if answer["commit"] is None:
+            raise Unanswered(f"{role}: {answer['error']['message']}")
+        return {"repo": found.repo, "commit": answer["commit"]}
+    return {"path": found.path, "config": answer["config"] and answer["config"]["sha256"]}
 
 
 def model_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
@@ -123,7 +152,9 @@ def config_text(wanted: Deployment, answers: Answers, role: str) -> str:
         return (shipped(found.bundled).folder / "config.json").read_text(encoding="utf-8")
     config = answers[role]["config"]
     if config is None:
-        raise Unanswered(f"{role}: {answers[role]['place']} has no config.json")
+        refused = answers[role].get("error")
+        why = refused["message"] if refused else f"{answers[role]['place']} has no config.json"
+        raise Unanswered(f"{role}: {why}")
     return str(config["text"])
 
 
