@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -94,13 +95,14 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """The demo, deployed from nothing; stopped at the end."""
-    place = tmp_path_factory.mktemp("demo")
-    demo = Demo(place / "root", free_port(), place / "state")
-    demo.first = demo.up()
-    assert demo.first.code == 0, f"{demo.first.out}\n{demo.first.err}"
-    yield demo
-    down = demo.run("down", "--json")
-    assert down.code == 0, f"{down.out}\n{down.err}"
+    # Machines of the lab have a /tmp of their own; what lies in /var/tmp they see too.
+    with TemporaryDirectory(prefix="deployctl-demo-", dir="/var/tmp") as root:
+        demo = Demo(Path(root) / "root", free_port(), tmp_path_factory.mktemp("demo") / "state")
+        demo.first = demo.up()
+        assert demo.first.code == 0, f"{demo.first.out}\n{demo.first.err}"
+        yield demo
+        down = demo.run("down", "--json")
+        assert down.code == 0, f"{down.out}\n{down.err}"
 
 
 @pytest.fixture(scope="session")
