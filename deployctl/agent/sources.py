@@ -144,20 +144,27 @@ def source_facts(call: Call, repository: str, commit: str) -> Dict[str, Any]:
 
 def same_tree(call: Call, repository: str, commit: str, site_packages: str) -> Dict[str, Any]:
     """Compare every Python file of `vllm/` at a commit with what is installed, by git's own
-    hashes: ``{"compared", "different": [path, …]}``. Files that a build generates do not count,
-    the repository does not track them."""
+    hashes: ``{"compared", "different": [path, …], "left_out": [path, …]}``. Files that a build
+    generates do not count, the repository does not track them; `left_out` are those that it does
+    not package."""
     git = Git(_program(call), call.path(repository))
     listed = git.run("ls-tree", "-r", "-z", commit, "--", "vllm")
     site = call.path(site_packages)
-    compared, different = 0, []
+    compared = 0
+    different: List[str] = []
+    left_out: List[str] = []
     for entry in listed.split("\0"):
         head, _, path = entry.partition("\t")
         if not path.endswith(".py") or not head.startswith("100"):
             continue
+        found = _blob(os.path.join(site, path))
+        if found is None:
+            left_out.append(path)
+            continue
         compared += 1
-        if _blob(os.path.join(site, path)) != head.split()[2]:
+        if found != head.split()[2]:
             different.append(path)
-    return {"compared": compared, "different": different}
+    return {"compared": compared, "different": different, "left_out": left_out}
 
 
 def _blob(path: str) -> Optional[str]:

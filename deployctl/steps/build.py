@@ -147,6 +147,7 @@ class BuildStep(Step):
         different = compared["different"]
         evidence["files_compared"] = compared["compared"]
         evidence["files_different"] = different[:10]
+        evidence["files_left_out"] = len(compared["left_out"])
         told = sources.commit_agrees(wanted, imported["commit"])
         if evidence["strategy"] == "patch":
             # Where the release is not the merge base itself, its other files are the release's.
