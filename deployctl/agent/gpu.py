@@ -8,7 +8,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from . import devices, nvidia_smi, nvidia_table, processes, programs
 from .holders import read_all, read_process
 from .interface import AgentError, Call
-from .server import boot_id
 from .stopping import Stopping
 from .survey import survey
 
@@ -96,7 +95,6 @@ def holders(call: Call, patterns: Sequence[str] = ()) -> Dict[str, Any]:
     numbers = devices.read_devices()
     answer = survey(call.root, numbers, patterns)
     answer["devices"] = numbers.majors
-    answer["boot_id"] = boot_id()
     return answer
 
 

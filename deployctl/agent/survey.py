@@ -38,6 +38,7 @@ def survey(root: str, devices: Devices, patterns: Sequence[str]) -> Dict[str, An
         "hidden": placing.hidden_processes(),
         "contained": placing.contained(),
         "namespace": placing.namespace("self"),
+        "namespaces": sorted({ino for entry in facts.values() for ino in entry["namespaces"]}),
         "own": sorted(_ancestors(everyone, os.getpid())),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deployctl.errors import NotReady, RemoteError
@@ -222,16 +223,18 @@ def keeps(wanted: Deployment, answers: Answers) -> bool:
 
 
 def look(context: Context, *more: Question) -> Answers:
-    """Fresh answers about who is there, from the host and its node."""
+    """Fresh answers about who is there, from the host and its node at the same time."""
     asked = {question.key: question for question in (*questions(context.wanted), *more)}
-    values: dict[str, Any] = {}
-    for where, session in (("host", context.session), ("node", context.node)):
-        here = [question for question in asked.values() if question.where == where]
-        values.update(_ask(session, here))
-    return Answers(values)
+    here = [q for q in asked.values() if q.where == "host" or context.node is context.session]
+    there = [q for q in asked.values() if q not in here]
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        node = pool.submit(_ask, context.node, there)
+        return Answers({**_ask(context.session, here), **node.result()})
 
 
 def _ask(session: Session, asked: Sequence[Question]) -> dict[str, Any]:
+    if not asked:
+        return {}
     answers = session.ask([Call(question.op, question.args) for question in asked])
     return {
         question.key: Unknown(answer.kind, answer.message)

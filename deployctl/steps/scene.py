@@ -73,10 +73,8 @@ def scene(wanted: Deployment, answers: Answers) -> Scene:
     """The scene of these answers; raises `Unanswered` where whose the GPUs are is not known."""
     look = answers[HOLDERS]
     inside = answers[INSIDE] if wanted.host.node is not None else None
-    if inside is not None and inside["boot_id"] != look["boot_id"]:
-        raise Unanswered(
-            f"{wanted.host.name} does not run on its node: their kernels have booted apart"
-        )
+    if inside is not None and inside["namespace"] not in look["namespaces"]:
+        raise Unanswered(f"the node sees no process of {wanted.host.name}: it does not run there")
     gpus = tuple(profile_gpus.profile_gpus(wanted, answers))
     unit = answers["unit"]
     mine = Mine(

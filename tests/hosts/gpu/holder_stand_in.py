@@ -56,7 +56,8 @@ def hold():
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
     held = [os.open(path, os.O_RDONLY) for path in spec.get("devices", ())]
     kept = [os.open(path, os.O_RDWR | os.O_CREAT) for path in spec.get("files", ())]
-    maps = [map_and_close(path) for path in spec.get("mapped", ())]
+    for path in spec.get("mapped", ()):
+        map_and_close(path)
     if spec.get("deaf"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if spec.get("releases"):
@@ -69,14 +70,18 @@ def hold():
     os.close(int(os.environ["TELL"]))
     while True:
         signal.pause()
-        del maps[:0], kept[:0]
+        del kept[:0]
 
 
 def map_and_close(path):
+    """Python's own mmap would keep a copy of the descriptor."""
     file = os.open(path, os.O_RDONLY)
-    mapping = mmap.mmap(file, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    call = ctypes.CDLL(None, use_errno=True).mmap
+    call.restype = ctypes.c_void_p
+    arguments = (mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_PRIVATE, file, ctypes.c_long(0))
+    if call(None, ctypes.c_size_t(arguments[0]), *arguments[1:]) == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), path)
     os.close(file)
-    return mapping
 
 
 def block(path):

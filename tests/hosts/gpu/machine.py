@@ -27,6 +27,16 @@ DEVICES = f"Character devices:\n  1 mem\n{MAJOR} nvidia\n{UVM_MAJOR} nvidia-uvm\
 
 Place = Node | Container
 
+TRAINING = ("python3", "/stand_in/train.py")
+SERVER = ("python3", "/stand_in/bin/vllm", "serve", "/models/m")
+TRACKER = (
+    "python3",
+    "-c",
+    "from multiprocessing.resource_tracker import main;"
+    "exec(open('/stand_in/holder_stand_in.py').read())",
+)
+"""Command lines of programs that use GPUs, and of one that does not."""
+
 
 class GpuMachine:
     """`node` with two GPUs, container `ours` with GPU 0 of its own making (`dev0:`), container
@@ -46,7 +56,10 @@ class GpuMachine:
         """Put the stand-ins in place and start the containers."""
         self.node.run("mkdir", "-p", "/stand_in/bin")
         self._copy(HERE / "holder_stand_in.py", "/stand_in/holder_stand_in.py")
-        self._copy(HERE / "holder_stand_in.py", "/stand_in/bin/vllm")
+        for program in ("bin/vllm", "train.py"):
+            self._copy(HERE / "holder_stand_in.py", f"/stand_in/{program}")
+        # This machine may be a container; the lab's is none.
+        self.node.run("rm", "-f", "/.dockerenv")
         smi = HERE.parent / "lab" / "nvidia_smi_stand_in.py"
         self._copy(smi, "/usr/bin/nvidia-smi", "755")
         self.write("/stand_in/devices", DEVICES)
@@ -91,8 +104,12 @@ class GpuMachine:
         spec = {"argv": list(argv), "devices": ["/dev/nvidia0"], "memory": 1000, **spec}
         started = place.run("python3", "/stand_in/holder_stand_in.py", "start", json.dumps(spec))
         pid = int(started.stdout)
-        self._started.append((place, pid))
+        self.remember(place, pid)
         return pid
+
+    def remember(self, place: Place, pid: int) -> None:
+        """Have this process ended after the test."""
+        self._started.append((place, pid))
 
     def on_node(self, place: Place, pid: int) -> int:
         """A PID as the node numbers it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from tests.hosts.gpu.machine import UUIDS, GpuMachine
+from tests.hosts.gpu.machine import DEVICES, UUIDS, GpuMachine
 
 pytestmark = pytest.mark.lab
 
@@ -55,3 +56,43 @@ def test_a_container_sees_its_own_and_nothing_else(gpus: GpuMachine) -> None:
     gpus.hold(gpus.other, "VLLM::EngineCore")
     gpus.hold(gpus.node, "VLLM::EngineCore")
     assert list(found(gpus, "ours")) == [inner]
+
+
+def test_an_nvidia_smi_that_hangs_is_left_after_its_time(gpus: GpuMachine) -> None:
+    gpus.set_gpus(hangs=True)
+    with gpus.agent() as agent:
+        began = time.monotonic()
+        state = agent.call("gpu.state", timeout=0.5)
+        assert time.monotonic() - began < 3
+    assert state["present"] and state["unknown"] == "nvidia-smi did not answer in time"
+
+
+def test_an_nvidia_smi_that_knows_fewer_fields_is_asked_for_those(gpus: GpuMachine) -> None:
+    gpus.set_gpus(hide=["compute_cap", "mig.mode.current"])
+    with gpus.agent() as agent:
+        state = agent.call("gpu.state")
+    assert state["unknown"] is None
+    gpu = state["gpus"][0]
+    assert gpu["memory_used"] == 0 and gpu["compute_cap"] is None and gpu["mig"] is None
+    assert set(gpu["unknown"]) == {"compute_cap", "mig.mode.current"}
+
+
+def test_without_nvidia_smi_a_loaded_driver_is_unknown(gpus: GpuMachine) -> None:
+    gpus.node.run("mv", "/usr/bin/nvidia-smi", "/usr/bin/not-there")
+    try:
+        with gpus.agent() as agent:
+            state = agent.call("gpu.state")
+    finally:
+        gpus.node.run("mv", "/usr/bin/not-there", "/usr/bin/nvidia-smi")
+    assert state["present"] and "no nvidia-smi to ask" in state["unknown"]
+
+
+def test_a_device_is_held_by_a_mapping_alone(gpus: GpuMachine) -> None:
+    """Here /dev/zero is the one device that can be mapped, so it plays the GPU's."""
+    gpus.write("/stand_in/devices", "Character devices:\n  1 nvidia\n\nBlock devices:\n")
+    try:
+        pid = gpus.hold(gpus.node, "VLLM::EngineCore", devices=[], mapped=["/dev/zero"])
+        entry = found(gpus)[pid]
+    finally:
+        gpus.write("/stand_in/devices", DEVICES)
+    assert entry["mapped"] == ["nvidia5"] and "nvidia5" not in entry["devices"]

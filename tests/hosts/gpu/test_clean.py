@@ -1,0 +1,229 @@
+"""clean, whole: real processes in real containers of a real node; who is stopped and who is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployctl.config.playbook import Playbook
+from deployctl.config.profile import Profile
+from deployctl.engine.host_run import Options
+from deployctl.engine.record import HostRecord
+from deployctl.engine.run import run, survey
+from deployctl.steps.interface import Plan
+from tests.hosts.gpu.machine import SERVER, TRACKER, TRAINING, UUIDS, GpuMachine
+
+pytestmark = pytest.mark.lab
+
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\n"
+CLEAN = Playbook.model_validate({"name": "clean", "steps": ["clean"]})
+
+
+def profile(gpus: GpuMachine, container: bool = True, **clean: Any) -> Profile:
+    return Profile.model_validate(
+        {
+            "name": "prod",
+            "hosts": [gpus.host(container).model_dump()],
+            "model": {"path": "/models/target", "served_name": "m"},
+            "build": {"source": {"release": "0.33.0"}, "target": "cuda"},
+            "serve": {"port": 30000, "gpus": [0]},
+            "clean": {"grace": "0.5s", "settle": "3s", **clean},
+        }
+    )
+
+
+def clean(wanted: Profile, **options: Any) -> HostRecord:
+    chosen = Options(steps={"clean": {"stop_unit": True, **options}})
+    return run(wanted, CLEAN, chosen).hosts[0]
+
+
+def plan(wanted: Profile, **options: Any) -> Plan:
+    chosen = Options(steps={"clean": {"stop_unit": True, **options}})
+    ((host, _),) = survey(wanted, CLEAN, chosen)
+    return host.steps[0].plan
+
+
+def stopped(evidence: dict[str, Any]) -> dict[int, str]:
+    return {row["pid"]: row["fate"] for row in evidence["stopped"]}
+
+
+def test_five_holders_over_a_node_and_two_containers(gpus: GpuMachine) -> None:
+    """Exactly ours end, one of which is deaf to SIGTERM; both ways of passthrough, one result."""
+    ours = [
+        gpus.hold(gpus.ours, "VLLM::EngineCore", memory=300),
+        gpus.hold(gpus.ours, "VLLM::Worker_TP0", deaf=True, memory=300),
+    ]
+    others = [
+        (gpus.ours, gpus.hold(gpus.ours, *TRAINING, memory=100)),
+        (gpus.other, gpus.hold(gpus.other, "VLLM::EngineCore", memory=100)),
+        (gpus.node, gpus.hold(gpus.node, "Xorg", memory=100)),
+    ]
+    outer = [gpus.on_node(gpus.ours, pid) for pid in ours]
+    record = clean(profile(gpus))
+    assert record.error is None
+    (step,) = record.steps
+    assert stopped(step.evidence) == {outer[0]: "ended", outer[1]: "killed"}
+    assert not any(gpus.alive(gpus.ours, pid) for pid in ours)
+    assert all(gpus.alive(place, pid) for place, pid in others)
+    assert step.evidence["memory_before"] == {"0": 900}
+    assert step.evidence["memory_after"] == {"0": 300}
+    verdicts = [holder["verdict"] for holder in step.evidence["holders"]]
+    assert sorted(verdicts) == ["foreign", "foreign", "ours", "ours", "system"]
+    assert step.seconds < 0.5 + 3.0
+
+
+def test_a_plan_names_each_and_touches_none(gpus: GpuMachine) -> None:
+    inner = gpus.hold(gpus.ours, "VLLM::EngineCore", memory=300)
+    pid = gpus.on_node(gpus.ours, inner)
+    made = plan(profile(gpus))
+    assert made.status == "change"
+    (change,) = made.changes
+    assert change.what == f"process {pid}" and "VLLM::EngineCore" in str(change.old)
+    assert change.why == "a vLLM process inside the profile's container"
+    assert gpus.alive(gpus.ours, inner)
+
+
+@pytest.mark.parametrize(("scope", "ends"), [("ours", "o"), ("container", "oc"), ("gpu", "ocx")])
+def test_a_scope_widens_what_is_stopped(gpus: GpuMachine, scope: str, ends: str) -> None:
+    placed = {
+        "o": (gpus.ours, gpus.hold(gpus.ours, "VLLM::EngineCore", memory=10)),
+        "c": (gpus.ours, gpus.hold(gpus.ours, *TRAINING, memory=10)),
+        "x": (gpus.other, gpus.hold(gpus.other, "job", memory=10)),
+        "s": (gpus.node, gpus.hold(gpus.node, "nv-hostengine", memory=10)),
+    }
+    assert clean(profile(gpus), scope=scope).error is None
+    alive = {key for key, (place, pid) in placed.items() if gpus.alive(place, pid)}
+    assert alive == set("ocxs") - set(ends)
+
+
+def test_the_other_gpu_is_never_touched(gpus: GpuMachine) -> None:
+    pid = gpus.hold(gpus.node, "job", devices=["/dev/nvidia1"])
+    assert clean(profile(gpus), scope="gpu").error is None
+    assert gpus.alive(gpus.node, pid)
+
+
+def test_children_go_with_their_server(gpus: GpuMachine) -> None:
+    tracker = {"argv": TRACKER, "devices": []}
+    engine = {"argv": ["VLLM::EngineCore"], "devices": ["/dev/nvidia0"], "memory": 10}
+    pid = gpus.hold(gpus.ours, *SERVER, devices=[], children=[tracker, engine])
+    record = clean(profile(gpus))
+    assert record.error is None and len(record.steps[0].evidence["stopped"]) == 3
+    assert gpus.ours.run("pgrep", "-s", str(pid), check=False).stdout == ""
+
+
+def test_what_comes_back_is_stopped_again_and_then_given_up_with_its_parent(
+    gpus: GpuMachine,
+) -> None:
+    engine = {"argv": ["VLLM::EngineCore"], "devices": ["/dev/nvidia0"], "memory": 10}
+    inner = gpus.hold(gpus.ours, "loop", devices=[], children=[engine], again=True)
+    record = clean(profile(gpus))
+    assert record.error is not None
+    assert "come back after being stopped 3 times" in record.error.what
+    assert f"started by PID {gpus.on_node(gpus.ours, inner)}" in record.error.why
+    assert len(record.steps[0].evidence["stopped"]) == 3
+    assert gpus.alive(gpus.ours, inner), "the loop itself is not ours to stop"
+
+
+def test_what_others_hold_blocks_before_anything_is_touched(gpus: GpuMachine) -> None:
+    mine = gpus.hold(gpus.ours, "VLLM::EngineCore", memory=10)
+    pid = gpus.hold(gpus.node, "job", memory=5000)
+    made = plan(profile(gpus))
+    assert made.status == "blocked"
+    assert f"GPU 0: 5000 MiB stay held by PID {pid} 'job' (foreign" in made.reason
+    assert clean(profile(gpus)).error is not None
+    assert gpus.alive(gpus.ours, mine)
+    assert plan(profile(gpus, free_below_mib=6000)).status == "change"
+
+
+def test_memory_that_nobody_holds_is_told_as_such(gpus: GpuMachine) -> None:
+    gpus.set_gpus({"extra": 2000})
+    record = clean(profile(gpus, settle="0.3s"))
+    assert record.error is not None
+    assert record.error.what.endswith("the GPUs are not free")
+    assert "2000 MiB held by nobody visible: the driver keeps it" in record.error.why
+
+
+def test_memory_that_falls_is_waited_for(gpus: GpuMachine) -> None:
+    gpus.set_gpus({"extra": 2000})
+    gpus.node.run(
+        "sh",
+        "-c",
+        '(sleep 0.5; sed -i \'s/"extra": 2000/"extra": 1500/\' /stand_in/gpus.json; sleep 0.5;'
+        ' sed -i \'s/"extra": 1500/"extra": 0/\' /stand_in/gpus.json) >/dev/null 2>&1 &',
+    )
+    record = clean(profile(gpus))
+    assert record.error is None
+    course = [entry["memory"][UUIDS[0]] for entry in record.steps[0].evidence["settled"]]
+    assert course[-1] == 0 and course == sorted(course, reverse=True)
+
+
+def test_a_machine_of_its_own_needs_more_than_a_title(gpus: GpuMachine) -> None:
+    pid = gpus.hold(gpus.node, "VLLM::EngineCore", memory=10)
+    assert clean(profile(gpus, container=False)).error is None
+    assert gpus.alive(gpus.node, pid)
+
+
+def test_what_lies_below_our_root_is_ours_on_any_machine(gpus: GpuMachine) -> None:
+    log = "/var/lib/deployctl/profiles/prod/server/server.log"
+    gpus.node.run("mkdir", "-p", log.rpartition("/")[0])
+    pid = gpus.hold(gpus.node, "VLLM::EngineCore", memory=10, files=[log])
+    without = gpus.hold(gpus.node, "VLLM::Worker", devices=[], memory=0, files=[log])
+    record = clean(profile(gpus, container=False))
+    assert set(stopped(record.steps[0].evidence)) == {pid, without}
+
+
+def test_an_nvidia_smi_that_gives_no_answer_stops_nothing(gpus: GpuMachine) -> None:
+    inner = gpus.hold(gpus.ours, "VLLM::EngineCore")
+    gpus.set_gpus(says={"status": 18, "stdout": MISMATCH})
+    made = plan(profile(gpus))
+    assert made.status == "unknown" and MISMATCH.strip() in made.reason
+    assert gpus.alive(gpus.ours, inner)
+
+
+def test_a_frozen_container_blocks_with_the_way_out(gpus: GpuMachine) -> None:
+    gpus.hold(gpus.other, "VLLM::EngineCore")
+    gpus.other.freeze()
+    try:
+        made = plan(profile(gpus), scope="gpu")
+    finally:
+        gpus.other.thaw()
+    assert made.status == "blocked"
+    assert "frozen and takes no signal: thaw its container first" in made.reason
+
+
+# -- reset ----------------------------------------------------------------------------------------
+
+
+def test_reset_only_without_any_client(gpus: GpuMachine) -> None:
+    gpus.set_gpus({"extra": 2000})
+    pid = gpus.hold(gpus.node, "nv-hostengine", memory=1)
+    made = plan(profile(gpus), reset=True)
+    assert made.status == "blocked"
+    assert f"GPU reset refused: in use by PID {pid}" in made.reason
+
+
+def test_reset_frees_what_nobody_holds(gpus: GpuMachine) -> None:
+    gpus.set_gpus({"extra": 2000})
+    inner = gpus.hold(gpus.ours, "VLLM::EngineCore", memory=10)
+    record = clean(profile(gpus), reset=True)
+    assert record.error is None
+    assert record.steps[0].evidence["reset"]["reset"] == [0]
+    assert record.steps[0].evidence["memory_after"] == {"0": 0}
+    assert not gpus.alive(gpus.ours, inner)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (({"mig": "Enabled"}, {}), "GPU 0 is divided by MIG"),
+        (({"mig": "[Unknown Error]"}, {}), "of unknown MIG mode"),
+        (({}, {"links": "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"}), "NVLink to [1]"),
+        (({}, {"links": "odd"}), "NVLink peers are not known"),
+    ],
+)
+def test_reset_considers_mig_and_nvlink(gpus: GpuMachine, state: Any, reason: str) -> None:
+    change, more = state
+    gpus.set_gpus(change, **more)
+    made = plan(profile(gpus), reset=True)
+    assert made.status == "blocked" and reason in made.reason
