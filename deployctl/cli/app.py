@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from deployctl import __version__
 from deployctl.cli import clean, deploy, inspect, measure, profiles
@@ -55,13 +56,10 @@ def main() -> None:
     except DeployError as error:
         _tell(error)
         code = error.exit_code
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         code = 130
-    except KeyboardInterrupt:
-        code = 130
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+    except TyperException as error:
+        code = _usage(error)
     except BrokenPipeError:
         code = 0
     except Exception as error:
@@ -76,6 +74,12 @@ def _tell(error: DeployError) -> None:
         print(f"  why: {first}", *(f"       {line}" for line in rest), sep="\n", file=sys.stderr)
     if error.next:
         print(f"  next: {error.next}", file=sys.stderr)
+
+
+def _usage(error: Any) -> int:
+    """A wrong command line, in Typer's own words."""
+    error.show()
+    return int(error.exit_code)
 
 
 def _internal(error: Exception) -> int:
