@@ -225,13 +225,13 @@ class Client:
         return assembly.answer(time.monotonic() - began)
 
     async def _lines(self, response: httpx.Response) -> AsyncIterator[str]:
-        """Lines of a stream, none later than the limit of silence after the one before."""
-        lines = response.aiter_lines().__aiter__()
-        size = 0
+        """Lines of a stream, bounded in silence between two pieces and in size altogether."""
+        pieces = response.aiter_bytes().__aiter__()
+        rest, size = b"", 0
         while True:
             try:
                 async with asyncio.timeout(self._limits.silence):
-                    line = await anext(lines)
+                    piece = await anext(pieces)
             except StopAsyncIteration:
                 return
             except TimeoutError:
@@ -239,9 +239,11 @@ class Client:
                 raise RequestFailed(
                     "stalled", f"the stream fell silent for {silence} in the middle"
                 ) from None
-            size += len(line)
+            size += len(piece)
             self._check_size(size)
-            yield line
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield line.decode("utf-8", "replace").rstrip("\r")
 
     async def _fetch(
         self, method: str, path: str, timeout: float, body: Mapping[str, Any] | None = None

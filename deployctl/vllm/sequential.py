@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from deployctl.vllm.judgement import Verdict
 
-FIRST_LOOK = 8
-"""Fewer requests cannot carry a verdict at the early confidence: at the floor itself, eight in a
-row lie on one side of it with probability 2 ** -8."""
+FIRST_LOOK = 12
+"""Fewer requests cannot carry an early verdict: where most requests lie on one side of the mean,
+a handful of them lies there together too often, and its interval cannot know."""
 
 
 def looks(limit: int) -> list[int]:
-    """After how many requests to judge: 8, 16, 32, … and the limit."""
+    """After how many requests to judge: 12, 24, 48, … and the limit."""
     planned = []
     look = FIRST_LOOK
     while look < limit:

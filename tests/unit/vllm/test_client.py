@@ -1,0 +1,354 @@
+"""The client against servers that misbehave, over real sockets: right outcome, bounded time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deployctl.vllm import requests
+from deployctl.vllm.client import Client, Limits, Request, RequestFailed
+
+Behaviour = Callable[[socket.socket, bytes], None]
+LIMITS = Limits(connect=1.0, silence=0.3, size=64 * 1024)
+ANSWER = json.dumps(
+    {
+        "model": "m",
+        "choices": [{"message": {"content": "OK"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1},
+    }
+).encode()
+EVENTS = [
+    {"model": "m", "choices": [{"delta": {"role": "assistant", "content": ""}}]},
+    {"model": "m", "choices": [{"delta": {"content": "O"}}]},
+    {"model": "m", "choices": [{"delta": {"content": "K"}, "finish_reason": "stop"}]},
+    {"model": "m", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+]
+
+
+@contextmanager
+def serving(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A stand-in server on loopback: reads one request a connection, then behaves."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    stopped = threading.Event()
+    threads = []
+
+    def serve_one(connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(5)
+            try:
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True)
+                with connection:
+                    behave(connection, _request(connection))
+            except OSError:
+                pass
+
+    def accept() -> None:
+        while not stopped.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=serve_one, args=(connection,))
+            thread.start()
+            threads.append(thread)
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    port = listener.getsockname()[1]
+    try:
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
+    finally:
+        stopped.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join(5)
+        for thread in threads:
+            thread.join(6)
+
+
+def _request(connection: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += connection.recv(65536)
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next(
+        (int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-le" in line),
+        0,
+    )
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+def respond(status: str, body: bytes, kind: str = "application/json", more: int = 0) -> Behaviour:
+    """Answer with a status and a body; `more` bytes are promised and never come."""
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body) + more}"
+        connection.sendall(f"{head}\r\nConnection: close\r\n\r\n".encode() + body)
+
+    return behave
+
+
+def stream(*parts: bytes, then: Callable[[socket.socket], None] | None = None) -> Behaviour:
+    """Send server-sent events in chunks, then do something else than to end properly."""
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for part in parts:
+            connection.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+        if then is None:
+            connection.sendall(b"0\r\n\r\n")
+        else:
+            then(connection)
+
+    return behave
+
+
+def events(*documents: object, done: bool = True) -> list[bytes]:
+    lines = [b"data: " + json.dumps(document).encode() + b"\n\n" for document in documents]
+    return [*lines, b"data: [DONE]\n\n"] if done else lines
+
+
+def until_closed(connection: socket.socket) -> None:
+    """Stay silent until the client has gone."""
+    while connection.recv(65536):
+        pass
+
+
+def asked(streaming: bool = False, timeout: float = 2.0) -> Request:
+    return Request(requests.chat("m", requests.user("hi"), 10, stream=streaming), timeout)
+
+
+def failure(behave: Behaviour, streaming: bool = False, timeout: float = 2.0) -> RequestFailed:
+    """How a request to such a server fails; it must do so within its bound."""
+    with serving(behave) as url, Client(url, limits=LIMITS) as client:
+        began = time.monotonic()
+        with pytest.raises(RequestFailed) as failed:
+            client.send(asked(streaming, timeout))
+        assert time.monotonic() - began < timeout + 1
+        return failed.value
+
+
+def test_an_answer_at_once() -> None:
+    with serving(respond("200 OK", ANSWER)) as url, Client(url + "/v1/") as client:
+        answer = client.send(asked())
+    assert (answer.content, answer.finish_reason, answer.completion_tokens) == ("OK", "stop", 1)
+    assert answer.first_token is None
+
+
+def test_a_stream() -> None:
+    with serving(stream(*events(*EVENTS))) as url, Client(url) as client:
+        answer = client.send(asked(streaming=True))
+    assert (answer.content, answer.finish_reason, answer.completion_tokens) == ("OK", "stop", 2)
+    assert answer.first_token is not None
+    assert 0 < answer.first_token <= answer.seconds
+
+
+def test_a_stream_in_odd_pieces() -> None:
+    whole = b"".join(events(*EVENTS))
+    pieces = [whole[i : i + 7] for i in range(0, len(whole), 7)]
+    with serving(stream(*pieces)) as url, Client(url) as client:
+        assert client.send(asked(streaming=True)).content == "OK"
+
+
+def test_tool_calls_and_reasoning_in_a_stream() -> None:
+    call = {"index": 0, "function": {"name": "search", "arguments": ""}}
+    pieces = events(
+        {"choices": [{"delta": {"reasoning_content": "hm"}}]},
+        {"choices": [{"delta": {"tool_calls": [call]}}]},
+        {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+    )
+    with serving(stream(*pieces)) as url, Client(url) as client:
+        answer = client.send(asked(streaming=True))
+    assert (answer.content, answer.reasoning, answer.tool_calls) == (None, "hm", ("search",))
+
+
+def test_a_hang_in_the_middle_of_a_stream() -> None:
+    failed = failure(stream(*events(EVENTS[0], done=False), then=until_closed), streaming=True)
+    assert failed.kind == "stalled"
+
+
+def test_a_stream_that_trickles_ends_at_the_deadline() -> None:
+    def trickle(connection: socket.socket) -> None:
+        gone = threading.Event()
+        while not gone.wait(0.05):
+            connection.sendall(b"2\r\n:\n\r\n")
+
+    failed = failure(stream(then=trickle), streaming=True, timeout=0.8)
+    assert failed.kind == "timeout"
+
+
+def test_headers_that_trickle_end_at_the_deadline() -> None:
+    def behave(connection: socket.socket, request: bytes) -> None:
+        gone = threading.Event()
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not gone.wait(0.05):
+            connection.sendall(b"x")
+
+    assert failure(behave, timeout=0.8).kind == "timeout"
+
+
+def test_a_server_that_never_answers() -> None:
+    def behave(connection: socket.socket, request: bytes) -> None:
+        until_closed(connection)
+
+    assert failure(behave, timeout=0.5).kind == "timeout"
+
+
+def test_broken_json() -> None:
+    assert failure(respond("200 OK", b'{"choices": [')).kind == "bad-answer"
+
+
+def test_json_that_is_no_answer() -> None:
+    assert failure(respond("200 OK", b'{"choices": []}')).kind == "bad-answer"
+
+
+def test_broken_json_in_a_stream() -> None:
+    failed = failure(stream(b'data: {"choices": [\n\n'), streaming=True)
+    assert failed.kind == "bad-answer"
+
+
+def test_an_error_event_in_a_stream() -> None:
+    failed = failure(stream(*events({"error": {"message": "engine died"}})), streaming=True)
+    assert failed.kind == "bad-answer"
+    assert "engine died" in str(failed)
+
+
+def test_an_early_close() -> None:
+    assert failure(respond("200 OK", ANSWER, more=100)).kind == "early-close"
+
+
+def test_an_early_close_of_a_stream() -> None:
+    abrupt = stream(*events(EVENTS[1], done=False), then=lambda connection: None)
+    assert failure(abrupt, streaming=True).kind == "early-close"
+
+
+def test_a_stream_that_ends_politely_without_an_end() -> None:
+    assert failure(stream(*events(EVENTS[1], done=False)), streaming=True).kind == "early-close"
+
+
+def test_a_close_before_any_answer() -> None:
+    assert failure(lambda connection, request: None).kind == "early-close"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("429 Too Many Requests", "busy"),
+        ("503 Service Unavailable", "unavailable"),
+        ("401 Unauthorized", "key"),
+        ("500 Internal Server Error", "http"),
+        ("404 Not Found", "http"),
+    ],
+)
+def test_other_statuses(status: str, kind: str) -> None:
+    failed = failure(respond(status, b'{"error": "said the server"}'))
+    assert (failed.kind, failed.status) == (kind, int(status[:3]))
+    assert "said the server" in str(failed)
+
+
+def test_an_answer_without_end_is_cut() -> None:
+    def endless(connection: socket.socket) -> None:
+        while True:
+            connection.sendall(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+
+    assert failure(stream(then=endless)).kind == "too-large"
+    assert failure(stream(then=endless), streaming=True).kind == "too-large"
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(RequestFailed) as failed:
+        client.send(asked())
+    assert failed.value.kind == "refused"
+
+
+def test_a_key_travels_as_a_bearer_token() -> None:
+    def behave(connection: socket.socket, request: bytes) -> None:
+        right = b"authorization: bearer s3cret" in request.lower()
+        respond("200 OK" if right else "401 Unauthorized", ANSWER)(connection, request)
+
+    with serving(behave) as url:
+        with Client(url, "s3cret") as client:
+            assert client.send(asked()).content == "OK"
+        with Client(url) as client, pytest.raises(RequestFailed) as failed:
+            client.send(asked())
+        assert failed.value.kind == "key"
+
+
+def test_tls_with_an_authority_of_its_own(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(respond("200 OK", ANSWER), context) as url:
+        with Client(url, ca_file=str(certificate)) as client:
+            assert client.send(asked()).content == "OK"
+        with Client(url) as client, pytest.raises(RequestFailed) as failed:
+            client.send(asked())
+        assert failed.value.kind == "refused"
+        assert "certificate" in str(failed.value).lower()
+
+
+def test_several_at_once_keep_their_order() -> None:
+    together = threading.Barrier(3, timeout=5)
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        together.wait()
+        prompt = json.loads(request.partition(b"\r\n\r\n")[2])["messages"][0]["content"]
+        text = ANSWER.replace(b"OK", prompt.encode())
+        respond("200 OK", text)(connection, request)
+
+    wanted = [Request(requests.chat("m", requests.user(str(i)), 10), 5.0) for i in range(6)]
+    with serving(behave) as url, Client(url) as client:
+        answers = client.send_all(wanted, concurrency=3)
+    assert [getattr(answer, "content", answer) for answer in answers] == list("012345")
+
+
+def test_metrics_version_and_models() -> None:
+    def behave(connection: socket.socket, request: bytes) -> None:
+        path = request.split()[1]
+        bodies = {
+            b"/metrics": b"vllm:generation_tokens_total 3.0\n",
+            b"/version": b'{"version": "0.32.0"}',
+            b"/v1/models": b'{"data": [{"id": "tiny", "max_model_len": 1024}]}',
+            b"/tokenize": b'{"count": 7}',
+        }
+        respond("200 OK", bodies[path])(connection, request)
+
+    with serving(behave) as url, Client(url) as client:
+        assert client.metrics() == "vllm:generation_tokens_total 3.0\n"
+        assert client.version() == "0.32.0"
+        assert client.models() == ["tiny"]
+        assert client.served()[0].max_model_len == 1024
+        assert client.count_tokens("tiny", requests.user("hi")) == 7
+
+
+def test_the_environments_proxy_is_not_used_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with serving(respond("200 OK", ANSWER)) as url, Client(url) as client:
+        assert client.send(asked()).content == "OK"
