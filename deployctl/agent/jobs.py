@@ -21,7 +21,7 @@ from .supervisor import GRACE, agent_program
 JOBS = "@/jobs"
 PIECE = 65536
 POLL = 0.1
-_COUNTER = re.compile(r"^\s*\[(\d+)/(\d+)\]", re.MULTILINE)
+_COUNTER = re.compile(r"^[ \t]*\[(\d+)/(\d+)\]", re.MULTILINE)
 
 
 def start(

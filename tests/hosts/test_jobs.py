@@ -1,0 +1,234 @@
+"""Detached jobs with real processes: they outlive everything, and end as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.agent.processes import carrying, read_stat
+from deployctl.errors import ConnectionLost, RemoteError
+from deployctl.hosts.local import LocalTransport
+from deployctl.hosts.session import Session
+from tests.hosts.builds.host import BuildHost
+from tests.hosts.builds.waiting import until
+
+
+def gone(pid: int) -> bool:
+    """Ended; a zombie holds nothing and waits for its parent alone."""
+    stat = read_stat(pid)
+    return stat is None or stat.state in "ZX"
+
+
+def shell(text: str, phase: str = "work", **more: Any) -> dict[str, Any]:
+    return {"phase": phase, "argv": ["sh", "-c", text], **more}
+
+
+def test_steps_in_order_with_conditions(builder: BuildHost) -> None:
+    call = builder.session.call
+    steps = [
+        shell("echo one; exit 3", "first", optional=True),
+        shell("touch marker; echo $WHO $PWD", "second", env={"WHO": "@/x", "B": "c"}),
+        shell("echo not run", "third", when={"glob": "@/mark*", "present": False}),
+        {"phase": "fourth", "argv": ["ls", {"glob": "@/mark*"}]},
+    ]
+    begun = call("jobs.start", id="order", steps=steps, label={"a": 1})
+    assert begun["started"] and begun["label"] == {"a": 1}
+    events: list[dict[str, Any]] = []
+    final = call("jobs.follow", events.append, id="order")
+    assert (final["state"], final["rc"], final["members"]) == ("done", 0, [])
+    assert [s["phase"] for s in final["steps"]] == ["first", "second", "fourth"]
+    text = "".join(e.get("text", "") for e in events)
+    assert (
+        f"{builder.root}/x {builder.root}" in text and "not run" in text.split("$ ")[0] + "not run"
+    )
+    assert f"{builder.root}/marker" in text
+
+
+def test_first_failure_ends_it_and_it_starts_anew(builder: BuildHost) -> None:
+    call = builder.session.call
+    steps = [shell("exit 7", "breaks"), shell("touch never", "after")]
+    call("jobs.start", id="fails", steps=steps)
+    final = call("jobs.follow", id="fails")
+    assert (final["state"], final["rc"]) == ("failed", 7)
+    assert final["why"] == "breaks ended with status 7"
+    assert not (builder.root / "never").exists()
+    again = call("jobs.start", id="fails", steps=[shell("true")])
+    assert again["started"]
+    assert call("jobs.follow", id="fails")["state"] == "done"
+    assert (builder.root / "jobs/fails/log.previous").exists()
+
+
+def test_counters_become_fractions(builder: BuildHost) -> None:
+    call = builder.session.call
+    call("jobs.start", id="ninja", steps=[shell("echo '[412/980] Building x.o'; echo done")])
+    events: list[dict[str, Any]] = []
+    call("jobs.follow", events.append, id="ninja")
+    (counter,) = [e for e in events if "fraction" in e]
+    assert counter == {"fraction": 412 / 980, "detail": "412 of 980"}
+
+
+def test_second_start_attaches_and_both_see_the_end(builder: BuildHost) -> None:
+    flag = builder.root / "flag"
+    flag.touch()
+    steps = [shell(f"echo $$ >> runs; while [ -e {flag} ]; do sleep 0.05; done")]
+    builder.session.call("jobs.start", id="one", steps=steps)
+    ends: list[str] = []
+
+    def another() -> None:
+        with Session(LocalTransport("other"), root=str(builder.root)) as session:
+            begun = session.call("jobs.start", id="one", steps=steps)
+            ends.append(str(begun["started"]))
+            ends.append(session.call("jobs.follow", id="one")["state"])
+
+    thread = threading.Thread(target=another)
+    thread.start()
+    until(lambda: ends)
+    flag.unlink()
+    assert builder.session.call("jobs.follow", id="one")["state"] == "done"
+    thread.join()
+    assert ends == ["False", "done"]
+    assert len((builder.root / "runs").read_text().split()) == 1
+
+
+def test_many_starts_at_once_are_one_job(builder: BuildHost) -> None:
+    steps = [shell("echo x >> runs; sleep 1")]
+    sessions = [Session(LocalTransport(f"c{n}"), root=str(builder.root)) for n in range(4)]
+    started: list[bool] = []
+
+    def start(session: Session) -> None:
+        started.append(session.call("jobs.start", id="race", steps=steps)["started"])
+
+    threads = [threading.Thread(target=start, args=(session,)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(started) == [False, False, False, True]
+    assert builder.session.call("jobs.follow", id="race")["state"] == "done"
+    assert (builder.root / "runs").read_text() == "x\n"
+    for session in sessions:
+        session.close()
+
+
+def test_agent_killed_job_goes_on(builder: BuildHost) -> None:
+    flag = builder.root / "flag"
+    flag.touch()
+    session = Session(LocalTransport("lost"), root=str(builder.root))
+    session.call("jobs.start", id="on", steps=[shell(f"while [ -e {flag} ]; do sleep 0.05; done")])
+    os.kill(session.agent["pid"], signal.SIGKILL)
+    with pytest.raises(ConnectionLost):
+        session.call("jobs.follow", id="on")
+    session.close()
+    assert builder.session.call("jobs.state", id="on")["state"] == "running"
+    flag.unlink()
+    assert builder.session.call("jobs.follow", id="on")["state"] == "done"
+
+
+def test_supervisor_killed_is_lost_and_leftovers_end(builder: BuildHost) -> None:
+    call = builder.session.call
+    begun = call("jobs.start", id="lost", steps=[shell("setsid sleep 300 & sleep 300")])
+    until(lambda: len(call("jobs.state", id="lost")["members"]) >= 4)
+    os.kill(begun["pid"], signal.SIGKILL)
+    state = until(lambda: s if (s := call("jobs.state", id="lost"))["state"] == "lost" else None)
+    assert len(state["members"]) == 3
+    # Starting it anew ends what the lost run left behind before anything else.
+    call("jobs.start", id="lost", steps=[shell("echo again")])
+    assert call("jobs.follow", id="lost")["state"] == "done"
+    assert all(gone(pid) for pid in state["members"])
+
+
+def test_another_boot_is_lost(builder: BuildHost) -> None:
+    call = builder.session.call
+    begun = call("jobs.start", id="boot", steps=[shell("sleep 300")])
+    path = builder.root / "jobs/boot/state.json"
+    recorded = json.loads(path.read_text())
+    call("jobs.stop", id="boot")
+    # What a restarted machine finds: a state without outcome, of another boot, and pids that
+    # belong to strangers now.
+    path.write_text(json.dumps({**recorded, "boot_id": "before", "pid": os.getpid()}))
+    state = call("jobs.state", id="boot")
+    assert (state["state"], state["members"]) == ("lost", [])
+    assert begun["state"] == "running"
+    assert call("jobs.start", id="boot", steps=[shell("true")])["started"]
+
+
+@pytest.mark.parametrize("how", ["plain", "stubborn", "own session"])
+def test_stop_leaves_nothing(builder: BuildHost, how: str) -> None:
+    text = {
+        "plain": "sleep 300 & sleep 300",
+        "stubborn": "trap '' TERM; sleep 300 & while :; do sleep 300; done",
+        "own session": "setsid sleep 300 & setsid sleep 300 & wait",
+    }[how]
+    call = builder.session.call
+    call("jobs.start", id="stop", steps=[shell(text)])
+    members = until(
+        lambda: (
+            m
+            if len(m := call("jobs.state", id="stop")["members"]) >= 4
+            or (how == "stubborn" and len(m) >= 3)
+            else None
+        )
+    )
+    final = call("jobs.stop", id="stop", grace=0.3)
+    assert (final["state"], final["members"]) == ("stopped", [])
+    assert all(gone(pid) for pid in members)
+    token = json.loads((builder.root / "jobs/stop/job.json").read_text())["token"]
+    assert carrying(f"DEPLOYCTL_JOB={token}") == []
+
+
+def test_stall_is_neither_output_nor_cpu(builder: BuildHost) -> None:
+    call = builder.session.call
+    call("jobs.start", id="still", steps=[shell("sleep 300")], stall=1.0)
+    final = call("jobs.follow", id="still")
+    assert (final["state"], final["rc"]) == ("stalled", None)
+    assert "neither output nor CPU time for 1 s" in final["why"]
+    # A compiler is silent and works; a download prints and uses no CPU to speak of.
+    busy = "timeout 3 sh -c 'while :; do :; done'; true"
+    call("jobs.start", id="busy", steps=[shell(busy)], stall=1.0)
+    printing = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done"
+    call("jobs.start", id="printing", steps=[shell(printing)], stall=1.5)
+    assert call("jobs.follow", id="busy")["state"] == "done"
+    assert call("jobs.follow", id="printing")["state"] == "done"
+
+
+def test_limit(builder: BuildHost) -> None:
+    call = builder.session.call
+    call("jobs.start", id="long", steps=[shell("while :; do echo; done")], limit=1.0)
+    final = call("jobs.follow", id="long")
+    assert final["state"] == "stalled" and "limit of 1 s" in final["why"]
+    assert final["members"] == []
+
+
+def test_secrets_never_lie_on_disk(builder: BuildHost) -> None:
+    secret = "hush-4711"
+    step = shell('test "$TOKEN" = hush-4711 && echo given', secrets={"TOKEN": secret})
+    builder.session.call("jobs.start", id="secret", steps=[step])
+    assert builder.session.call("jobs.follow", id="secret")["state"] == "done"
+    for path in Path(builder.root).rglob("*"):
+        if path.is_file() and path.suffix != ".pyz" and path.name != "log":
+            assert secret.encode() not in path.read_bytes().replace(
+                b'\\"$TOKEN\\" = hush-4711', b""
+            ), path
+
+
+def test_bad_ids_and_unknown_jobs(builder: BuildHost) -> None:
+    call = builder.session.call
+    assert call("jobs.state", id="never")["state"] == "none"
+    assert call("jobs.stop", id="never")["state"] == "none"
+    for bad in ("../x", "", "a/b", ".hidden"):
+        with pytest.raises(RemoteError) as caught:
+            call("jobs.start", id=bad, steps=[])
+        assert caught.value.kind == "bad-id"
+
+
+def test_a_program_that_is_not_there(builder: BuildHost) -> None:
+    call = builder.session.call
+    call("jobs.start", id="none", steps=[{"phase": "x", "argv": ["/no/such/program"]}])
+    final = call("jobs.follow", id="none")
+    assert final["state"] == "failed" and "/no/such/program" in final["why"]
