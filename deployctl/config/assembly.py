@@ -12,7 +12,7 @@ from deployctl.config.layers import merge
 from deployctl.config.origins import Origin
 from deployctl.config.problems import Problem
 from deployctl.config.profile import Profile
-from deployctl.config.search import SINGULAR, Found, Kind, Search, is_path
+from deployctl.config.search import SINGULAR, Kind, Search, is_file, is_path
 from deployctl.config.suggest import did_you_mean
 from deployctl.config.yamltext import read
 
@@ -34,19 +34,13 @@ class Assembly:
         self.whole = True
         self._given_up: set[Origin] = set()
 
-    def document(self, found: Found) -> Value:
+    def document(self, path: Path) -> Value:
         """A file's document, named after the file where it gives no name."""
-        tree = self._read(found.path)
-        if "name" in tree.entries:
-            return tree
-        return tree.with_entry("name", Value(found.name, Origin(display(found.path), 1, 1)))
+        return _named(self._read(path), path)
 
-    def profile(self, found: Found) -> Value:
+    def profile(self, path: Path) -> Value:
         """A profile with what it extends below it; its hosts still as they are written."""
-        tree = self._extended(found.path, ())
-        if "name" in tree.entries:
-            return tree
-        return tree.with_entry("name", Value(found.name, Origin(display(found.path), 1, 1)))
+        return _named(self._extended(path, ()), path)
 
     def with_hosts(self, tree: Value, beside: Path) -> Value:
         """A profile with every host and node that is given by name replaced by its file.
@@ -76,7 +70,7 @@ class Assembly:
                 self._given_up.add(host.origin)
                 return host
             above = (*above, file)
-            host = replace(self.document(Found(file.stem, file, "")), key=host.key)
+            host = replace(self.document(file), key=host.key)
             beside = file.parent.parent if file.parent.name == "hosts" else file.parent
         node = host.child("node")
         if node is None:
@@ -131,11 +125,11 @@ class Assembly:
         """The files that a name or path in a file of `folder` may stand for, best first."""
         if is_path(reference):
             path = Path(os.path.normpath(folder / Path(reference).expanduser()))
-            if path.is_file():
+            if is_file(path):
                 yield path
             return
         near = folder / kind.removeprefix("profiles").lstrip("/") / f"{reference}.yaml"
-        if near.is_file():
+        if is_file(near):
             yield near
         found = self._search.named(kind, reference)
         if found is not None:
@@ -155,6 +149,12 @@ class Assembly:
 
     def _report(self, origin: Origin, path: str, message: str) -> None:
         self.problems.append(Problem(origin, path, message))
+
+
+def _named(tree: Value, path: Path) -> Value:
+    if "name" in tree.entries:
+        return tree
+    return tree.with_entry("name", Value(path.stem, Origin(display(path), 1, 1)))
 
 
 def _among(file: Path, others: Iterable[Path]) -> bool:

@@ -107,7 +107,7 @@ def as_table(found: Sequence[Entry]) -> str:
 def _entry(kind: Kind, found: Found) -> Entry:
     try:
         description = read(found.path, []).child("description")
-        text = str(description.content) if description and description.content else ""
+        text = " ".join(str(description.content).split()) if description else ""
     except ConfigError:
         text = "(cannot be read: see `deployctl profile validate`)"
     return Entry(SINGULAR[kind], found, text)

@@ -12,6 +12,7 @@ from deployctl.config.base import NAME, NAME_RULE
 from deployctl.config.document import Value
 from deployctl.config.origins import Origin
 from deployctl.config.problems import KeyPath, Problem, dotted
+from deployctl.config.serve import SecretSettings
 from deployctl.config.shape import below, choices, entry, fields, item, section
 from deployctl.config.suggest import did_you_mean, nearest
 
@@ -101,7 +102,10 @@ def _message(detail: ErrorDetails, path: KeyPath, schema: Any) -> str:
     if kind == "value_error":
         return detail["msg"].removeprefix("Value error, ")
     if kind.endswith("_type"):
-        return f"needs {_needs(_inner(path, schema))}, not {_shown(detail['input'])}"
+        inner = _inner(path, schema)
+        if section(inner) is SecretSettings:
+            return "needs env: the name of the variable that holds the secret, not the secret"
+        return f"needs {_needs(inner)}, not {_shown(detail['input'])}"
     given = _shown(detail["input"])
     if kind == "literal_error":
         inner = _inner(path, schema)

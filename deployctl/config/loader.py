@@ -58,7 +58,7 @@ def load_profile(
         *overrides.from_environment(os.environ if environ is None else environ, Profile),
         *overrides.from_command_line(sets),
     ]
-    tree = assembly.with_hosts(assembly.profile(found), found.path.parent)
+    tree = assembly.with_hosts(assembly.profile(found.path), found.path.parent)
     tree = _overridden(tree, wanted, assembly)
     # Once more, for hosts that an override named.
     tree = fitted(assembly.with_hosts(tree, found.path.parent), Profile)
@@ -75,7 +75,7 @@ def load_playbook(
     places = search or default_search()
     found = places.locate("playbooks", name_or_path)
     assembly = Assembly(places)
-    tree = fitted(assembly.document(found), Playbook)
+    tree = fitted(assembly.document(found.path), Playbook)
     assembly.problems.extend(references.unknown_steps(tree, known_steps))
     return _validated(Playbook, tree, assembly, f"playbook {display(found.path)} is invalid")
 
@@ -85,7 +85,7 @@ def load_host(name_or_path: str, *, search: Search | None = None) -> HostSetting
     places = search or default_search()
     found = places.locate("profiles/hosts", name_or_path)
     assembly = Assembly(places)
-    tree = assembly.host(assembly.document(found), "", found.path.parent, (found.path,))
+    tree = assembly.host(assembly.document(found.path), "", found.path.parent, (found.path,))
     return _validated(
         HostSettings,
         fitted(tree, HostSettings),

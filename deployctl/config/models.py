@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from deployctl.config.base import Settings
+from deployctl.config.base import Settings, misfit
 
 
 class ModelSource(Settings):
@@ -28,7 +28,7 @@ class ModelSource(Settings):
             found = " and ".join(given) if given else "none"
             raise ValueError(f"give exactly one of repo, path, bundled; found {found}")
         if self.revision is not None and self.repo is None:
-            raise ValueError("revision belongs to repo")
+            raise misfit(("revision",), "a revision belongs to repo")
         return self
 
 
@@ -54,12 +54,11 @@ class DrafterSettings(Settings):
 
     @model_validator(mode="after")
     def _model_where_needed(self) -> Self:
-        if (self.method in ("ngram", "mtp")) == (self.model is not None):
-            raise ValueError(
-                f"method {self.method} takes no model"
-                if self.model is not None
-                else f"method {self.method} needs a model"
-            )
+        without_model = self.method in ("ngram", "mtp")
+        if self.model is None and not without_model:
+            raise misfit(("method",), f"method {self.method} needs a model")
+        if self.model is not None and without_model:
+            raise misfit(("model",), f"method {self.method} takes no model")
         if self.config and self.model is None:
-            raise ValueError("config needs a model whose config.json it changes")
+            raise misfit(("config",), "config needs a model whose config.json it changes")
         return self

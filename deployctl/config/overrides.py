@@ -65,12 +65,12 @@ def from_command_line(sets: Sequence[str]) -> list[Override]:
         tokens = tuple(path.strip().split("."))
         if not separator or not all(tokens):
             raise UsageError(
-                f"--set {text}: not PATH=VALUE", "", "Write it as --set serve.port=30001"
+                f"--set {path}: not PATH=VALUE", "", "Write it as --set serve.port=30001"
             )
         try:
             parsed = parse_scalar(value, COMMAND_LINE)
         except ConfigError as error:
-            raise UsageError(f"--set {text}: the value is not YAML", error.why) from None
+            raise UsageError(f"--set {path}: the value is not YAML", error.why) from None
         found.append(Override(tokens, parsed, COMMAND_LINE))
     return found
 

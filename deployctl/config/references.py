@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deployctl.config.document import Value
 from deployctl.config.problems import KeyPath, Problem, dotted
-from deployctl.config.search import Search, is_path
+from deployctl.config.search import Search, is_file, is_path
 from deployctl.config.shipped import bundled_models
 from deployctl.config.suggest import did_you_mean
 from deployctl.vllm.fixes.registry import by_name
@@ -44,7 +44,7 @@ def _unknown_prompts(tree: Value) -> Iterator[Problem]:
     prompts = tree.at(("acceptance", "prompts"))
     if prompts is None or not isinstance(prompts.content, str) or prompts.content in SHIPPED:
         return
-    if not Path(prompts.content).is_file():
+    if not is_file(Path(prompts.content)):
         name = Path(prompts.content).name
         hint = did_you_mean(name, SHIPPED) or f"; shipped are {', '.join(SHIPPED)}"
         message = f"no prompt set is named {name}{hint}, and there is no file {prompts.content}"

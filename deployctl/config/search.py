@@ -12,7 +12,7 @@ import platformdirs
 from deployctl.config.document import display
 from deployctl.config.shipped import data_directory
 from deployctl.config.suggest import did_you_mean
-from deployctl.errors import UsageError
+from deployctl.errors import ConfigError, UsageError
 
 Kind = Literal["profiles", "playbooks", "profiles/hosts"]
 SINGULAR: dict[Kind, str] = {
@@ -58,7 +58,7 @@ class Search:
         for place in self.places:
             for suffix in _SUFFIXES:
                 path = place.directory / kind / f"{name}{suffix}"
-                if path.is_file() and not any(path.samefile(other) for _, other in hits):
+                if is_file(path) and not any(path.samefile(other) for _, other in hits):
                     hits.append((place, path))
         if not hits:
             return None
@@ -73,7 +73,7 @@ class Search:
         word = SINGULAR[kind]
         if is_path(name_or_path):
             path = Path(name_or_path).expanduser()
-            if path.is_file():
+            if is_file(path):
                 return Found(path.stem, path, "path")
             raise UsageError(
                 f"there is no {word} file {name_or_path}",
@@ -111,6 +111,27 @@ def is_path(name_or_path: str) -> bool:
     return "/" in name_or_path or name_or_path.endswith(_SUFFIXES)
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; raises `ConfigError` where that cannot be seen."""
+    try:
+        return path.is_file()
+    except PermissionError as error:
+        raise _hidden(path.parent, error) from None
+    except OSError:
+        return False
+
+
 def _files(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    try:
+        if folder.is_dir():
+            yield from (path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+    except PermissionError as error:
+        raise _hidden(folder, error) from None
+
+
+def _hidden(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot look into {display(folder)}",
+        error.strerror or str(error),
+        "Make it readable for this user: profiles and playbooks are looked for there.",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -222,6 +223,22 @@ def test_an_unknown_name_tells_the_places_and_the_nearest(folder: Folder) -> Non
     assert error.value.why == (
         f"looked in profiles, {folder.user}/profiles, {folder.shipped}/profiles"
     )
+
+
+def test_a_name_too_long_for_a_file_is_unknown(folder: Folder) -> None:
+    with pytest.raises(UsageError, match="no profile is named xxx"):
+        folder.load("x" * 300)
+
+
+def test_a_folder_that_may_not_be_read_is_told(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(ConfigError, match="cannot look into profiles"):
+        folder.load("p")
 
 
 @pytest.mark.parametrize("path", ["./profiles/x.yaml", "x.yaml", "/nowhere/x", "a/b"])

@@ -130,9 +130,9 @@ def test_variables_that_are_no_overrides_are_left_alone(folder: Folder) -> None:
         ),
         ("extends=x", "--set extends: only a file can say what it extends"),
         ("serve.port", "--set serve.port: not PATH=VALUE"),
-        ("=1", "--set =1: not PATH=VALUE"),
-        ("serve..port=1", "--set serve..port=1: not PATH=VALUE"),
-        ("serve.gpus=[0", "--set serve.gpus=[0: the value is not YAML"),
+        ("=1", "--set : not PATH=VALUE"),
+        ("serve..port=1", "--set serve..port: not PATH=VALUE"),
+        ("serve.gpus=[0", "--set serve.gpus: the value is not YAML"),
         ("serve.zzz=1", "--set serve.zzz: serve has no key zzz; it has host, port, gpus, "),
     ],
 )
