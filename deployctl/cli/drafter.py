@@ -1,0 +1,183 @@
+"""deployctl drafter: the drafter's config.json on the hosts of a profile, or in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployctl.cli import options, running
+from deployctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from deployctl.engine.drafters import InUse
+
+app = typer.Typer(
+    help="The drafter's config.json, on a profile's hosts or in a file.",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+DIFFERS = 6
+
+File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A config.json here.")]
+Profile = Annotated[
+    str | None, typer.Option("--profile", "-p", help="Profile name or file: look on its hosts.")
+]
+Assignments = Annotated[list[str], typer.Argument(metavar="[FILE] KEY=VALUE...")]
+
+
+@app.callback(invoke_without_command=True)
+def drafter(
+    context: typer.Context,
+    profile: Profile = None,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Without a command: make the config on the hosts the wanted one, and read it back."""
+    if context.invoked_subcommand is not None:
+        return
+    if profile is None:
+        raise UsageError("say which profile", next="deployctl drafter --profile NAME")
+    running.perform(
+        profile,
+        running.playbook_of("fetch", "drafter"),
+        sets=sets,
+        hosts=hosts,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+@app.command()
+def show(
+    file: File = None,
+    profile: Profile = None,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+) -> None:
+    """The config in use: its text."""
+    subjects = _subjects(file, profile, sets, hosts)
+    if as_json:
+        _print_json(subjects)
+        return
+    for subject in subjects:
+        if len(subjects) > 1:
+            print(f"# {subject.host}: {subject.path}")
+        print(subject.text, end="" if subject.text.endswith("\n") else "\n")
+
+
+@app.command()
+def diff(
+    file: File = None,
+    profile: Profile = None,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+) -> None:
+    """How the config in use differs from the wanted one (exit 6 where it does).
+
+    With a FILE and a profile, the file is compared with the profile's drafter.config.
+    """
+    if profile is None:
+        raise UsageError("diff needs a profile: what is wanted stands there")
+    subjects = _subjects(file, profile, sets, hosts)
+    if as_json:
+        _print_json(subjects)
+    else:
+        for subject in subjects:
+            for found in subject.differences():
+                shown = [json.dumps(found[side]) for side in ("actual", "wanted")]
+                print(f"{subject.host}: {found['key']}: {shown[0]}, wanted {shown[1]}")
+    raise typer.Exit(DIFFERS if any(s.differences() for s in subjects) else 0)
+
+
+@app.command()
+def check(
+    file: File = None,
+    profile: Profile = None,
+    target: Annotated[
+        Path | None, typer.Option("--target", help="With a FILE: the target's config.json.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="With a FILE: draft tokens.")] = 1,
+    method: Annotated[str, typer.Option(help="With a FILE: the drafting method.")] = "dflash",
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+) -> None:
+    """Whether the config can work with its target: every check (exit 6 where one fails)."""
+    from deployctl.engine import drafters
+
+    if file is not None:
+        if target is None:
+            raise UsageError("checking a FILE needs --target CONFIG_JSON of the target model")
+        subjects = [drafters.check_file(file, target, method, tokens)]
+    else:
+        subjects = _subjects(None, profile, sets, hosts)
+    if as_json:
+        _print_json(subjects)
+    else:
+        for subject in subjects:
+            for found in subject.checks:
+                said = f": {found.message}" if found.message else ""
+                print(f"{subject.host}: {found.verdict:7} {found.name}{said}")
+    failed = any(c.verdict == "error" for subject in subjects for c in subject.checks)
+    raise typer.Exit(DIFFERS if failed else 0)
+
+
+@app.command("set")
+def set_keys(
+    words: Assignments,
+    profile: Profile = None,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+) -> None:
+    """Change keys where they live, whole or not at all: `set config.json block_size=8`.
+
+    On hosts it changes what the current release reads at its next start; the next `up` puts the
+    profile's own values back.
+    """
+    from deployctl.engine import drafters
+
+    if profile is not None:
+        done = drafters.set_on_hosts(
+            running.load(profile, sets, hosts), drafters.assignments(words)
+        )
+        made = [(subject.host, desired) for subject, desired in done]
+    else:
+        file, *rest = words
+        if "=" in file or not rest:
+            raise UsageError("say which file, then KEY=VALUE: set config.json block_size=8")
+        made = [(file, drafters.set_in_file(Path(file), drafters.assignments(rest)))]
+    for where, desired in made:
+        for change in desired.changed:
+            print(f"{where}: {change.key}: {json.dumps(change.old)} -> {json.dumps(change.new)}")
+        if not desired.changed:
+            print(f"{where}: nothing to change")
+
+
+def _subjects(
+    file: Path | None, profile: str | None, sets: Sequence[str], hosts: Sequence[str]
+) -> list[InUse]:
+    from deployctl.engine import drafters
+
+    loaded = running.load(profile, sets, hosts) if profile is not None else None
+    if file is not None:
+        overrides: dict[str, Any] | None = None
+        if loaded is not None:
+            overrides = dict(loaded.drafter.config) if loaded.drafter is not None else {}
+        return [drafters.in_file(file, overrides)]
+    if loaded is None:
+        raise UsageError("say what to look at: a FILE, or --profile NAME for its hosts")
+    return drafters.on_hosts(loaded)
+
+
+def _print_json(subjects: Sequence[InUse]) -> None:
+    document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in subjects]}
+    print(json.dumps(document, indent=2))

@@ -1,0 +1,89 @@
+"""deployctl drafter on files of this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from deployctl.cli.drafter import app
+from deployctl.config.shipped import bundled_model
+from deployctl.errors import DeployError
+
+TARGET = str(bundled_model("tiny-target") / "config.json")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture
+def stale(tmp_path: Path) -> Path:
+    return Path(shutil.copy(bundled_model("tiny-dflash-stale") / "config.json", tmp_path))
+
+
+def test_show_prints_the_text_as_it_is(stale: Path) -> None:
+    assert run("show", str(stale)).stdout == stale.read_text()
+
+
+def test_diff_names_the_keys_that_a_profile_wants_otherwise(stale: Path) -> None:
+    done = run("diff", str(stale), "--profile", "demo", "--json")
+    assert done.exit_code == 6
+    document = json.loads(done.stdout)
+    assert document["schema"] == "deployctl.drafter/1"
+    assert document["configs"][0]["differences"] == [
+        {"key": "dflash_config.mask_token_id", "actual": 0, "wanted": 3},
+        {"key": "dflash_config.target_layer_ids", "actual": [0, 2, 4], "wanted": [1, 3, 5]},
+    ]
+
+
+def test_set_mends_a_file_and_only_there(stale: Path) -> None:
+    before = stale.read_text()
+    stale.chmod(0o640)
+    done = run("set", str(stale), "mask_token_id=3", "dflash_config.target_layer_ids=[1,3,5]")
+    assert done.exit_code == 0
+    assert "dflash_config.mask_token_id: 0 -> 3" in done.stdout
+    assert stale.stat().st_mode & 0o777 == 0o640
+    expected = json.loads(before)
+    expected["dflash_config"] = {"mask_token_id": 3, "target_layer_ids": [1, 3, 5]}
+    assert json.loads(stale.read_text()) == expected
+    assert run("diff", str(stale), "--profile", "demo").exit_code == 0
+    assert "nothing to change" in run("set", str(stale), "mask_token_id=3").stdout
+
+
+def test_set_never_writes_through_a_link(stale: Path, tmp_path: Path) -> None:
+    link = tmp_path / "snapshot.json"
+    link.symlink_to(stale)
+    before = stale.read_bytes()
+    assert run("set", str(link), "block_size=4").exit_code == 0
+    assert stale.read_bytes() == before
+    assert not link.is_symlink() and json.loads(link.read_text())["block_size"] == 4
+
+
+@pytest.mark.parametrize(("tokens", "code"), [("7", 0), ("8", 6)])
+def test_check_against_a_target(stale: Path, tokens: str, code: int) -> None:
+    done = run("check", str(stale), "--target", TARGET, "--tokens", tokens)
+    assert done.exit_code == code
+    assert ("7 is the most" in done.stdout) is (code == 6)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["show"], 2, "say what to look at"),
+        (["show", "/nowhere/config.json"], 2, "cannot be read"),
+        (["diff", TARGET], 2, "needs a profile"),
+        (["check", TARGET], 2, "--target"),
+        (["set", "a=1"], 2, "say which file"),
+        (["set", TARGET, "nonsense"], 2, "no KEY=VALUE"),
+        (["show", __file__], 3, "not JSON"),
+        ([], 2, "which profile"),
+    ],
+)
+def test_wrong_uses_say_what_is_missing(words: list[str], code: int, said: str) -> None:
+    error = run(*words).exception
+    assert isinstance(error, DeployError)
+    assert error.exit_code == code and said in str(error)
