@@ -64,15 +64,18 @@ class Bundle:
 def bundle() -> Bundle:
     """Zip the agent's modules; times are fixed so that the hash follows the code alone."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         files = sorted(
             (entry.name, entry.read_bytes())
             for entry in resources.files("deployctl.agent").iterdir()
             if entry.name.endswith(".py")
         )
-        for name, data in files:
-            archive.writestr(zipfile.ZipInfo(f"{PACKAGE}/{name}", (1980, 1, 1, 0, 0, 0)), data)
         start = f"import sys\nfrom {PACKAGE}.main import main\nsys.exit(main(sys.argv[1:]))\n"
-        archive.writestr(zipfile.ZipInfo("__main__.py", (1980, 1, 1, 0, 0, 0)), start)
+        files = [(f"{PACKAGE}/{name}", data) for name, data in files]
+        for name, data in [*files, ("__main__.py", start.encode())]:
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            # A ZipInfo brings its own compression: none.
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
     data = buffer.getvalue()
     return Bundle(data, hashlib.sha256(data).hexdigest())

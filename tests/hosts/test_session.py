@@ -17,6 +17,7 @@ from deployctl.errors import ConnectionLost, HostError, NoPython, RemoteError
 from deployctl.hosts.interface import Ending
 from deployctl.hosts.local import LocalChannel, LocalTransport
 from deployctl.hosts.session import Call, Limits, Session
+from deployctl.hosts.stream import AHEAD, upload
 from tests.hosts.lab import processes
 
 QUICK = Limits(start=10, ping=0.1, dead=0.5, silence=30)
@@ -59,6 +60,13 @@ def refusal(script: str, root: Path, python: str = "python3", limits: Limits = Q
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
+    with start('exec "$@"', tmp_path, limits=Limits()) as session:
+        yield session
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Session]:
+    """A session that gives its host up soon."""
     with start('exec "$@"', tmp_path) as session:
         yield session
 
@@ -210,23 +218,23 @@ class TestEnds:
         with pytest.raises(ConnectionLost):
             session.call("network.listener", port=1)
 
-    def test_an_agent_that_hangs_is_noticed_in_time(self, session: Session) -> None:
-        waiting = session.stream("files.put", path="@/x", size=1, sha256="0")
+    def test_an_agent_that_hangs_is_noticed_in_time(self, watched: Session) -> None:
+        waiting = watched.stream("files.put", path="@/x", size=1, sha256="0")
         began = time.monotonic()
-        os.kill(session.agent["pid"], signal.SIGSTOP)
+        os.kill(watched.agent["pid"], signal.SIGSTOP)
         with pytest.raises(ConnectionLost) as caught:
             waiting.result()
         assert QUICK.dead - 0.2 < time.monotonic() - began < QUICK.dead + 1
         assert "stopped answering" in caught.value.what
 
-    def test_a_host_that_takes_no_more_is_noticed_too(self, session: Session) -> None:
+    def test_a_host_that_takes_no_more_is_noticed_too(self, watched: Session) -> None:
         # Its pipe is full: the sender is stuck, and the watch over it must not be.
-        os.kill(session.agent["pid"], signal.SIGSTOP)
+        os.kill(watched.agent["pid"], signal.SIGSTOP)
         with pytest.raises(ConnectionLost, match="stopped answering"):
-            session.call("files.write", path="@/x", text="x" * 10_000_000)
+            watched.call("files.write", path="@/x", text="x" * 10_000_000)
 
-    def test_an_agent_that_works_long_is_not_taken_for_dead(self, session: Session) -> None:
-        waiting = session.stream("files.put", path="@/x", size=1, sha256="0")
+    def test_an_agent_that_works_long_is_not_taken_for_dead(self, watched: Session) -> None:
+        waiting = watched.stream("files.put", path="@/x", size=1, sha256="0")
         time.sleep(QUICK.dead * 2)
         waiting.cancel()
         with pytest.raises(RemoteError, match="given up"):
@@ -306,3 +314,40 @@ class TestLocalChannel:
         with pytest.raises(OSError):
             channel.send(b"x")
         assert channel.receive() == b""
+
+
+class TestUpload:
+    def test_a_big_file(self, session: Session, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        source.write_bytes(os.urandom(5_000_000))
+        written = upload(session, source, "@/there/copy", 0o755)
+        copy = tmp_path / "there/copy"
+        assert copy.read_bytes() == source.read_bytes()
+        assert written["size"] == 5_000_000 and copy.stat().st_mode & 0o777 == 0o755
+
+    def test_an_empty_file(self, session: Session, tmp_path: Path) -> None:
+        (tmp_path / "source").write_bytes(b"")
+        assert upload(session, tmp_path / "source", "@/copy")["size"] == 0
+
+    def test_it_does_not_run_ahead_of_the_host(self, watched: Session, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        source.write_bytes(bytes(20_000_000))
+        sent = 0
+        send = watched._send
+
+        def count(message: dict[str, object]) -> None:
+            nonlocal sent
+            sent += len(str(message.get("data", "")))
+            send(message)
+
+        watched._send = count  # type: ignore[method-assign,assignment]
+        os.kill(watched.agent["pid"], signal.SIGSTOP)
+        with pytest.raises(ConnectionLost):
+            upload(watched, source, "@/copy")
+        assert sent < 2 * AHEAD
+
+    def test_a_place_that_cannot_be_written(self, session: Session, tmp_path: Path) -> None:
+        (tmp_path / "source").write_bytes(bytes(10_000_000))
+        (tmp_path / "directory").mkdir()
+        with pytest.raises(RemoteError, match="is a directory"):
+            upload(session, tmp_path / "source", "@/directory")
