@@ -21,6 +21,7 @@ from deployctl.errors import (
     ChangedHostKey,
     ConnectionLost,
     HostError,
+    NoPython,
     UnknownHostKey,
     Unreachable,
 )
@@ -28,6 +29,7 @@ from deployctl.hosts.interface import Channel
 from deployctl.hosts.session import Session
 from deployctl.hosts.ssh import SshTransport
 from deployctl.hosts.transports import transport
+from deployctl.hosts.tunnel import Tunnel
 from tests.hosts.lab import processes
 from tests.hosts.lab.sshd import Sshd, make_key, public
 
@@ -403,6 +405,61 @@ class TestUnreachable:
             assert time.monotonic() - began < 3
             assert "takes up what is running" in lost.value.next
         session.close()
+
+
+class TestServersOfAllKinds:
+    """Servers whose sshd_config says something of its own; they are told apart from a host that
+    is down."""
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        return tmp_path / "root"
+
+    def restart(self, sshd: Sshd, **options: str) -> HostSettings:
+        sshd.stop()
+        sshd.options |= options
+        sshd.start()
+        return HostSettings(**sshd.host_settings("gpu"))
+
+    def test_a_greeting_before_everything(self, sshd: Sshd, root: Path) -> None:
+        greeting = 'printf "Welcome\\n\\377 to this machine"; eval "$SSH_ORIGINAL_COMMAND"'
+        host = self.restart(sshd, ForceCommand=greeting)
+        with Session(transport(host), root=str(root)) as session:
+            assert session.call("files.list", path="@/")["exists"] is True
+
+    def test_a_user_that_is_sent_elsewhere(self, sshd: Sshd, root: Path) -> None:
+        words = "Please login as the user admin rather than the user root."
+        host = self.restart(sshd, ForceCommand=f'echo "{words}"; exit 142')
+        with pytest.raises(ConnectionLost, match="status 142") as caught:
+            Session(transport(host), root=str(root))
+        assert words in caught.value.why
+
+    def test_no_python(self, sshd: Sshd, root: Path) -> None:
+        host = HostSettings(**sshd.host_settings("gpu"))
+        with pytest.raises(NoPython, match="no python9 on the host") as caught:
+            Session(transport(host), root=str(root), python="python9")
+        assert "python9" in caught.value.why
+
+    def test_no_sessions(self, sshd: Sshd, root: Path) -> None:
+        host = self.restart(sshd, MaxSessions="0")
+        with pytest.raises(Unreachable, match="does not start a program"):
+            Session(transport(host), root=str(root))
+
+    def test_a_tunnel_needs_no_forwarding(self, sshd: Sshd, root: Path) -> None:
+        host = self.restart(sshd, DisableForwarding="yes")
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listener,
+            Session(transport(host), root=str(root)) as session,
+            Tunnel(session, "127.0.0.1", listener.getsockname()[1]) as tunnel,
+        ):
+            place = ("127.0.0.1", int(tunnel.url.rpartition(":")[2]))
+            with socket.create_connection(place) as near:
+                far, _ = listener.accept()
+                with far:
+                    near.sendall(b"question")
+                    assert far.recv(100) == b"question"
+                    far.sendall(b"answer")
+                    assert near.recv(100) == b"answer"
 
 
 class TestRoutes:
