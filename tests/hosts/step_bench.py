@@ -78,15 +78,19 @@ class Bench:
             base_url=lambda: base_url,
         )
 
-    def environment(self, answers: Answers) -> Path:
-        """An environment whose Python is the tests' own."""
+    def environment(self, answers: Answers, real: Path | None = None) -> Path:
+        """The wanted environment: a real one linked in, or one with just the tests' Python."""
         key = release_paths(self.wanted, answers).environment_key
-        python = self.root / "environments" / key / "bin" / "python"
-        if not python.exists():
+        place = self.root / "environments" / key
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if real is not None:
+            place.symlink_to(real)
+        elif not place.exists():
+            python = place / "bin" / "python"
             python.parent.mkdir(parents=True)
             python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
             python.chmod(0o755)
-        return python.parent.parent
+        return place
 
     def run(self, step: Step, *others: Step) -> tuple[Plan, Evidence]:
         """Plan one step from fresh answers, and carry it out."""
