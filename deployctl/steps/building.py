@@ -21,8 +21,8 @@ TOO_OLD = (0, 8)
 """uv before this knows neither `venv --clear` nor --torch-backend."""
 PATCH_RECORD = "deployctl-patch.json"
 """In the dist-info of a patched release: the commit whose changes it has."""
-FINAL = {"no-space", "no-network", "no-python", "stopped", "stalled"}
-"""Failures that another strategy would meet as well."""
+FINAL = {"no-space", "no-network", "no-python", "stopped", "stalled", "lost", "killed"}
+"""Failures that another strategy would meet as well, or that no strategy is to blame for."""
 
 
 def ensure_uv(step: Step, context: Context) -> str:
@@ -238,6 +238,10 @@ class Build:
         if state["state"] != "failed":
             kind = str(state["state"])
             sentence = str(state["why"]) or "its supervisor is gone, killed or by a restart"
+            advice = "run again: the work is taken up"
+        elif (state.get("rc") or 0) < 0:
+            kind = "killed"
+            sentence = f"its command was ended by signal {-state['rc']}"
             advice = "run again: the work is taken up"
         evidence = {
             "kind": kind,
