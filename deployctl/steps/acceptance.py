@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
-from deployctl.errors import AcceptanceFailed, RemoteError, Undecided
+from deployctl.errors import AcceptanceFailed, Undecided
+from deployctl.steps.diagnosing import config_sentence, diagnosis
 from deployctl.steps.gates import ASKED, asked_digest, gate_plan, gate_questions, open_client
 from deployctl.steps.interface import (
     Answers,
@@ -18,7 +18,7 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.vllm import drafter, evidence, prompt_sets
+from deployctl.vllm import evidence, prompt_sets
 from deployctl.vllm.counts import Counts, mean_acceptance_length
 from deployctl.vllm.judgement import Gate
 from deployctl.vllm.measurement import Measured, Progress, Protocol, measure
@@ -47,40 +47,68 @@ class AcceptanceStep(Step):
         settings = profile.acceptance
         if settings is None:
             raise self.fail(context, "the profile asks for no acceptance")
-        protocol = make_protocol(settings, profile.model.served_name, gate_of(settings))
+        last_good = _last_good(context, settings)
+        gate = gate_of(settings, last_good["mean_acceptance_length"] if last_good else None)
+        protocol = make_protocol(settings, profile.model.served_name, gate)
         with open_client(context) as client:
             measured = measure(client, protocol, _shown(context))
         found = evidence_of(measured, protocol, settings)
-        found[ASKED] = asked_digest(settings)
+        found |= {ASKED: asked_digest(settings), "last_good": last_good}
         if measured.judgement.verdict == "pass":
             return found
-        wrong = config_differences(context) if measured.judgement.verdict == "fail" else []
-        found["config_differences"] = wrong
-        raise self._failed(context, measured, found, wrong)
+        raise self._failed(context, measured, found)
 
     def _failed(
-        self, context: Context, measured: Measured, found: Evidence, wrong: list[dict[str, Any]]
+        self, context: Context, measured: Measured, found: Evidence
     ) -> AcceptanceFailed | Undecided:
-        said = "; ".join(measured.judgement.reasons)
+        verdict, said = measured.judgement.verdict, "; ".join(measured.judgement.reasons)
         host = context.wanted.host.name
-        if measured.judgement.verdict != "fail":
+        if verdict != "fail":
             return Undecided(
                 host,
                 self.name,
-                f"{measured.judgement.verdict}: {said}",
-                next="give it more prompts: acceptance.max_prompts, or mend what the reason names",
+                f"{verdict}: {said}",
+                next="mend what the reason names, or give it more: acceptance.max_prompts",
                 evidence=found,
             )
-        if not wrong:
-            return AcceptanceFailed(host, self.name, said, evidence=found)
-        return AcceptanceFailed(
-            host,
-            self.name,
-            said,
-            config_sentence(wrong),
-            f"write the wanted config: deployctl up --profile {context.wanted.profile.name}",
-            found,
+        found["diagnosis"], differences = diagnosis(context, measured, _expected(found))
+        found["config_differences"] = differences
+        if differences:
+            why = config_sentence(differences)
+            again = f"write the wanted config: deployctl up --profile {context.wanted.profile.name}"
+            return AcceptanceFailed(host, self.name, said, why, again, found)
+        why = "\n".join(
+            f"{cause['result']}: {cause['cause']} ({cause['reason']})"
+            for cause in found["diagnosis"]
+            if cause["result"] != "ruled out"
         )
+        return AcceptanceFailed(host, self.name, said, why, "read the diagnosis", found)
+
+
+def _last_good(context: Context, settings: AcceptanceSettings) -> dict[str, Any] | None:
+    """What the last good release reached on the same prompts: its id, length and positions."""
+    releases = context.answers.get("releases") or {}
+    for name in ("current", "previous"):
+        release = releases.get(name)
+        manifest = (releases.get("releases") or {}).get(release) or {}
+        before = (manifest.get("evidence") or {}).get("acceptance") or {}
+        if before.get("verdict") != "pass":
+            continue
+        if comparable(before.get("prompts") or {}) == comparable(prompts_of(settings)):
+            return {
+                "release": release,
+                "mean_acceptance_length": before["mean_acceptance_length"],
+                "per_position": before["per_position"],
+            }
+    return None
+
+
+def _expected(found: Evidence) -> float | None:
+    """What this pair should reach: the last good release's length, or the highest reference."""
+    if found["last_good"] is not None:
+        return float(found["last_good"]["mean_acceptance_length"])
+    lengths = [float(one["mean_acceptance_length"]) for one in found["references"]]
+    return max(lengths, default=None)
 
 
 def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gate:
@@ -112,6 +140,24 @@ def make_protocol(settings: AcceptanceSettings, model: str, gate: Gate) -> Proto
     )
 
 
+def prompts_of(settings: AcceptanceSettings) -> dict[str, Any]:
+    """How the prompts are chosen and asked, as it is stored beside a result."""
+    return {
+        "set": settings.prompts,
+        "limit": settings.max_prompts,
+        "max_tokens": settings.max_tokens,
+        "temperature": settings.temperature,
+        "thinking": settings.thinking,
+        "seed": settings.seed,
+    }
+
+
+def comparable(prompts: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same for two results to compare."""
+    names = ("set", "max_tokens", "temperature", "thinking")
+    return {name: prompts.get(name) for name in names}
+
+
 def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSettings) -> Evidence:
     """The evidence of a measurement, with everything that must be the same to compare another."""
     return {
@@ -119,15 +165,9 @@ def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSett
         "samples": len(measured.samples),
         "requests": measured.requests,
         "seconds": round(measured.seconds, 3),
-        "prompts": {
-            "set": protocol.prompt_set,
-            "limit": len(protocol.prompts),
-            "max_tokens": protocol.max_tokens,
-            "temperature": protocol.temperature,
-            "thinking": protocol.thinking,
-            "seed": protocol.seed,
-            "longest_prompt_tokens": max(measured.prompt_tokens, default=None),
-        },
+        "prompts": prompts_of(settings)
+        | {"longest_prompt_tokens": max(measured.prompt_tokens, default=None)},
+        "server": {"version": measured.version, "model": protocol.model},
         "other_traffic": {
             "tokens": measured.foreign_tokens,
             "requests": measured.foreign_requests,
@@ -135,43 +175,6 @@ def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSett
         },
         "references": [reference.model_dump() for reference in settings.references],
     }
-
-
-def config_differences(context: Context) -> list[dict[str, Any]]:
-    """Where the drafter's config.json in use differs from the profile's wanted values.
-
-    Each has `key`, `actual` and `wanted`. Empty where it cannot be read: nothing is claimed then.
-    """
-    wanted = context.wanted.profile.drafter
-    if wanted is None or not wanted.config:
-        return []
-    folder = _drafter_in_use(context) or context.release.drafter
-    try:
-        file = context.session.call("files.read", path=f"{folder}/config.json", limit=1 << 20)
-        return drafter.differences(json.loads(file["text"] or "null") or {}, wanted.config)
-    except (RemoteError, ValueError):
-        return []
-
-
-def config_sentence(wrong: list[dict[str, Any]]) -> str:
-    """The wrong keys of the drafter's config.json, in one sentence."""
-    keys = "; ".join(
-        f"{one['key']} is {json.dumps(one['actual'])}, wanted {json.dumps(one['wanted'])}"
-        for one in wrong
-    )
-    return f"the drafter's config.json on the host is not what the profile wants: {keys}"
-
-
-def _drafter_in_use(context: Context) -> str | None:
-    """The drafter's folder that the running server was started with."""
-    try:
-        unit = context.session.call("units.state", name=context.wanted.profile.name)
-        argv = [str(word) for word in unit.get("argv") or []]
-        given = argv[argv.index("--speculative-config") + 1]
-        model = json.loads(given).get("model")
-    except (RemoteError, ValueError, IndexError, AttributeError):
-        return None
-    return str(model) if model else None
 
 
 def _shown(context: Context) -> Progress:

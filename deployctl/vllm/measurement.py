@@ -58,7 +58,9 @@ class Measured:
     foreign_tokens: int = 0
     foreign_requests: int = 0
     left_out: int = 0
+    prefix_hits: int | None = None
     prompt_tokens: list[int] = field(default_factory=list)
+    version: str | None = None
     seconds: float = 0.0
 
 
@@ -85,6 +87,7 @@ def _collect(client: Client, protocol: Protocol, progress: Progress, taken: Meas
     before = parse(client.metrics())
     if before.spec is None:
         raise _Unknown("the server does not speculate: /metrics has no vllm:spec_decode counters")
+    taken.version = client.version()
     window = context_window(client, protocol.model)
     limit = len(protocol.prompts)
     looks = sequential.looks(limit)
@@ -118,6 +121,8 @@ def _one(
     after = _settled(client, before, answer.completion_tokens)
     counted = difference(before, after)
     taken.requests += 1
+    if counted.prefix_hits is not None:
+        taken.prefix_hits = (taken.prefix_hits or 0) + counted.prefix_hits
     taken.prompt_tokens.append(answer.prompt_tokens or 0)
     foreign_tokens = (counted.generation_tokens or 0) - answer.completion_tokens
     foreign_requests = max((counted.requests or 1) - 1, 0)

@@ -20,6 +20,7 @@ PREFIX = "vllm:spec_decode_num_"
 DRAFTS, DRAFT_TOKENS, ACCEPTED = "drafts", "draft_tokens", "accepted_tokens"
 ACCEPTED_AT, DRAFTED_AT = "accepted_tokens_per_pos", "draft_tokens_per_pos"
 TOKENS, REQUESTS = "vllm:generation_tokens", "vllm:request_success"
+PREFIX_HITS = "vllm:prefix_cache_hits"
 STARTED = "process_start_time_seconds"
 
 
@@ -35,8 +36,9 @@ class Restarted(Exception):
 class Counters:
     """One reading of /metrics, summed over engines.
 
-    `spec` is None where the server does not speculate. `generation_tokens` and `requests`
-    (finished) are None where the text lacks them. `identities` are unix times at which the
+    `spec` is None where the server does not speculate. `generation_tokens`, `requests` (finished)
+    and `prefix_hits` (tokens found in the prefix cache) are None where the text lacks them.
+    `identities` are unix times at which the
     process and its counters came to be; they tell one process from the next, and are never
     counted.
     """
@@ -44,6 +46,7 @@ class Counters:
     spec: Counts | None
     generation_tokens: int | None = None
     requests: int | None = None
+    prefix_hits: int | None = None
     identities: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -68,6 +71,7 @@ def parse(text: str) -> Counters:
         spec=_counts(sums, positions),
         generation_tokens=_whole(sums, TOKENS),
         requests=_whole(sums, REQUESTS),
+        prefix_hits=_whole(sums, PREFIX_HITS),
         identities=identities,
     )
 
@@ -85,6 +89,7 @@ def difference(before: Counters, after: Counters) -> Counters:
         spec=_less(before.spec, after.spec),
         generation_tokens=_minus(before.generation_tokens, after.generation_tokens),
         requests=_minus(before.requests, after.requests),
+        prefix_hits=_minus(before.prefix_hits, after.prefix_hits),
         identities=after.identities,
     )
 
