@@ -13,6 +13,7 @@ from deployctl.cli import options, running
 def register(app: typer.Typer) -> None:
     """Add this file's commands."""
     app.command()(clean)
+    app.command()(doctor)
 
 
 def clean(
@@ -53,6 +54,29 @@ def clean(
         as_json=as_json,
         quiet=quiet,
     )
+
+
+def doctor(
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+) -> None:
+    """Examine the profile's hosts: disk, memory, port, tools, and the whole way to the GPU."""
+    from deployctl.engine.doctor import examine
+    from deployctl.errors import StagingFailed, Undecided
+    from deployctl.report import findings
+
+    document = examine(running.load(profile, sets, hosts))
+    if as_json:
+        print(json.dumps(document, indent=2, default=str))
+    else:
+        for line in findings.lines(document):
+            print(line)
+    found = {f["verdict"] for host in document["hosts"] for f in host["findings"]}
+    if "failed" in found:
+        raise typer.Exit(StagingFailed.exit_code)
+    raise typer.Exit(Undecided.exit_code if "unknown" in found else 0)
 
 
 def _plan(

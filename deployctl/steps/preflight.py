@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
 
 from deployctl.errors import StagingFailed
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
-
-Verdict = Literal["ok", "warning", "failed", "unknown"]
+from deployctl.steps import passthrough, profile_gpus
+from deployctl.steps.build import environment_key
+from deployctl.steps.finding import Finding, Verdict
+from deployctl.steps.interface import (
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+    Unanswered,
+)
 
 GIB = 1 << 30
 DISK_NEEDED = {"cuda": 20 * GIB, "cpu": 5 * GIB, "empty": 2 * GIB}
@@ -17,17 +25,7 @@ DISK_NEEDED = {"cuda": 20 * GIB, "cpu": 5 * GIB, "empty": 2 * GIB}
 MEMORY_NEEDED = {"cuda": 8 * GIB, "cpu": 3 * GIB, "empty": GIB}
 """Bytes for the server's processes: measured 2.9 GiB for a tiny model on the CPU."""
 
-
-@dataclass(frozen=True)
-class Check:
-    """One condition: what was measured against what is needed."""
-
-    check: str
-    verdict: Verdict
-    measured: Any
-    needed: Any
-    say: str = ""
-    """What is wrong and what to do about it; empty where it is ok."""
+DISK, HOST, NODE, CUDA = (f"preflight.{name}" for name in ("disk", "host", "node", "cuda"))
 
 
 class PreflightStep(Step):
@@ -38,105 +36,175 @@ class PreflightStep(Step):
     failure = StagingFailed
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return (
-            Question("preflight.disk", "files.disk", {"path": "@"}),
+        asked = [
+            Question(DISK, "files.disk", {"path": "@"}),
             Question("tools", "environment.tools"),
             Question("port", "network.listener", {"port": wanted.profile.serve.port}),
             Question("unit", "units.state", {"name": wanted.profile.name}),
-            Question("gpus", "gpu.state", where="node"),
-        )
+            *profile_gpus.questions(wanted),
+        ]
+        if profile_gpus.uses_gpus(wanted):
+            asked += [Question(HOST, "passthrough.look"), Question(CUDA, "passthrough.cuda")]
+            asked += _node_questions(wanted)
+        return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        checks = tuple(all_checks(wanted, answers))
-        evidence = {"checks": [asdict(check) for check in checks]}
-        failed = [check for check in checks if check.verdict == "failed"]
+        findings = tuple(findings_of(wanted, answers))
+        evidence = {"checks": [finding.tell() for finding in findings]}
+        failed = [f.say for f in findings if f.verdict == "failed"]
         if failed:
-            reason = "; ".join(check.say for check in failed)
-            return Plan("blocked", reason=reason, evidence=evidence)
+            return Plan("blocked", reason="; ".join(failed), evidence=evidence)
+        unknown = [f.say for f in findings if f.verdict == "unknown"]
+        if unknown:
+            return Plan("unknown", reason="; ".join(unknown), evidence=evidence)
         return Plan("unchanged", evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
         return self.plan(context.wanted, context.answers).evidence
 
 
-def all_checks(wanted: Deployment, answers: Answers) -> Iterator[Check]:
-    """Every check, in the order in which people read them. Pure."""
-    yield _amount(
-        "disk", answers, "preflight.disk", "free", DISK_NEEDED[wanted.profile.build.target]
-    )
-    yield _amount(
-        "memory", answers, "tools", "memory_available", MEMORY_NEEDED[wanted.profile.build.target]
-    )
+def _node_questions(wanted: Deployment) -> list[Question]:
+    container = wanted.host.container
+    if wanted.host.node is None:
+        return []
+    named = {} if container is None else {"container": container.id}
+    if container is not None and container.lxc_path:
+        named["lxc_path"] = container.lxc_path
+    return [Question(NODE, "passthrough.look", named, where="node")]
+
+
+def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
+    """Every finding, in the order in which people read them. Pure."""
+    yield amount("disk", answers, DISK, "free", _disk_needed(wanted, answers))
+    yield memory(wanted, answers)
     yield port(wanted, answers)
     yield from tools(wanted, answers)
     yield gpus(wanted, answers)
+    if profile_gpus.uses_gpus(wanted):
+        yield from _passthrough(wanted, answers)
 
 
-def _amount(name: str, answers: Answers, key: str, field: str, needed: int) -> Check:
+def amount(check: str, answers: Answers, key: str, field: str, needed: int) -> Finding:
+    """An amount in bytes; less than is usual is a warning, for small models need less."""
     unknown = answers.unknown(key)
     measured = None if unknown else answers[key].get(field)
     if measured is None:
         why = unknown.reason if unknown else f"{field} was not told"
-        return Check(name, "unknown", None, needed, f"{name} is not known: {why}")
+        return Finding(check, "unknown", None, needed, f"{check} is not known: {why}")
     if measured >= needed:
-        return Check(name, "ok", measured, needed)
-    say = f"{measured / GIB:.1f} GiB of {name} free, {needed / GIB:.0f} GiB are usually needed"
-    return Check(name, "warning", measured, needed, say)
+        return Finding(check, "ok", measured, needed)
+    say = f"{measured / GIB:.1f} GiB of {check} free, {needed / GIB:.0f} GiB are usually needed"
+    verdict: Verdict = "failed" if measured < needed // 4 else "warning"
+    return Finding(check, verdict, measured, needed, say)
 
 
-def port(wanted: Deployment, answers: Answers) -> Check:
+def _disk_needed(wanted: Deployment, answers: Answers) -> int:
+    """An environment that is built already takes no more room."""
+    try:
+        built = environment_key(wanted, answers) in answers["releases"]["environments"]
+    except Unanswered:
+        built = False
+    return GIB // 4 if built else DISK_NEEDED[wanted.profile.build.target]
+
+
+def memory(wanted: Deployment, answers: Answers) -> Finding:
+    """What the running unit holds will be free by the time its successor starts."""
+    found = amount(
+        "memory", answers, "tools", "memory_available", MEMORY_NEEDED[wanted.profile.build.target]
+    )
+    runs = (answers.get("unit") or {}).get("members")
+    if found.verdict == "failed" and runs:
+        return Finding("memory", "warning", found.measured, found.needed, found.say)
+    return found
+
+
+def port(wanted: Deployment, answers: Answers) -> Finding:
     """The port is free, or held by the unit that this run replaces."""
     number = wanted.profile.serve.port
     unknown = answers.unknown("port")
     if unknown:
-        return Check("port", "unknown", None, "free", f"port {number}: {unknown.reason}")
+        return Finding("port", "unknown", None, "free", f"port {number}: {unknown.reason}")
     listener = answers["port"]
     if not listener["listening"]:
-        return Check("port", "ok", "free", "free")
-    unit = answers.get("unit") or {}
-    ours = {member["pid"] for member in unit.get("members") or ()}
+        return Finding("port", "ok", "free", "free")
+    members = (answers.get("unit") or {}).get("members") or ()
+    ours = {member["pid"] for member in members}
     holders = listener["holders"]
     if holders and all(holder["pid"] in ours for holder in holders):
-        return Check("port", "ok", "held by this profile's unit", "free")
-    who = ", ".join(f"{h['pid']} ({h['command'] or h['comm']})" for h in holders)
+        return Finding("port", "ok", "held by this profile's unit", "free")
+    who = ", ".join(f"PID {h['pid']} ({h['command'] or h['comm']})" for h in holders)
     who = who or f"nobody visible: {listener.get('unknown') or 'no process of this machine'}"
     say = f"port {number} is held by {who}; stop it or choose another serve.port"
-    return Check("port", "failed", who, "free", say)
+    return Finding("port", "failed", who, "free", say)
 
 
-def tools(wanted: Deployment, answers: Answers) -> Iterator[Check]:
+def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """Git where the source needs it; uv is brought along by `build` where it is missing."""
     unknown = answers.unknown("tools")
     source = wanted.profile.build.source
     if unknown:
-        yield Check("tools", "unknown", None, "uv, git", unknown.reason)
+        yield Finding("tools", "unknown", None, "uv, git", unknown.reason)
         return
     found = answers["tools"]
-    yield Check("uv", "ok", found.get("uv") or "missing, build brings it", "any")
+    yield Finding("uv", "ok", found.get("uv") or "missing, build brings it", "any")
+    yield Finding("python", "ok", found.get("pythons"), wanted.profile.build.python)
     if source.ref is None and source.pr is None:
         return
     if found.get("git"):
-        yield Check("git", "ok", found["git"], "any")
+        yield Finding("git", "ok", found["git"], "any")
     else:
-        say = "git is missing and the source is a repository; install git on the host"
-        yield Check("git", "failed", None, "any", say)
+        say = "git is missing and the source is a repository; install git"
+        yield Finding("git", "failed", None, "any", say, "host", ("apt-get install git",))
 
 
-def gpus(wanted: Deployment, answers: Answers) -> Check:
-    """GPUs where the build is for CUDA; their absence is fine for any other."""
-    target = wanted.profile.build.target
-    needed = "at least one GPU" if target == "cuda" else "none"
-    unknown = answers.unknown("gpus")
-    if unknown:
-        verdict: Verdict = "unknown" if target == "cuda" else "ok"
-        return Check("gpu", verdict, None, needed, unknown.reason if target == "cuda" else "")
-    state = answers["gpus"]
-    if not state["present"]:
-        say = f"absent: {state['reason']}"
-        if target == "cuda":
-            return Check("gpu", "failed", say, needed, f"no GPU, and build.target is cuda: {say}")
-        return Check("gpu", "ok", say, needed)
-    measured = [f"{gpu['index']}: {gpu['name']}" for gpu in state["gpus"]]
-    if target == "cuda" and (state["unknown"] or not measured):
-        return Check("gpu", "unknown", measured, needed, str(state["unknown"]))
-    return Check("gpu", "ok", measured, needed)
+def gpus(wanted: Deployment, answers: Answers) -> Finding:
+    """GPUs where the deployment runs on them; their absence is fine for any other."""
+    if not profile_gpus.uses_gpus(wanted):
+        return Finding("gpu", "ok", profile_gpus.words(answers), "none")
+    needed = "all of the host's" if wanted.profile.serve.gpus is None else wanted.profile.serve.gpus
+    try:
+        present = answers["gpus"]["present"]
+        found = [
+            f"{gpu['index']}: {gpu['name']}" for gpu in profile_gpus.profile_gpus(wanted, answers)
+        ]
+    except Unanswered as error:
+        return Finding("gpu", "unknown", None, needed, str(error.args[0]))
+    if not present or not found:
+        words = profile_gpus.words(answers)
+        say = f"no GPU, and build.target is cuda ({words})"
+        return Finding("gpu", "failed", words, needed, say)
+    return Finding("gpu", "ok", found, needed)
+
+
+def _minors(wanted: Deployment, answers: Answers) -> frozenset[int] | None:
+    """Which /dev/nvidiaN are the profile's, where that is known."""
+    try:
+        minors = {gpu["minor"] for gpu in profile_gpus.profile_gpus(wanted, answers)}
+    except Unanswered:
+        return None
+    return None if None in minors else frozenset(minors)
+
+
+def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
+    keys = [HOST, CUDA, *([NODE] if wanted.host.node is not None else [])]
+    for key in keys:
+        unknown = answers.unknown(key)
+        if unknown:
+            yield Finding("passthrough", "unknown", None, "readable", f"{key}: {unknown.reason}")
+            return
+    host, behind = answers[HOST], wanted.host.node is not None
+    node = answers[NODE] if behind else host
+    yield from passthrough.driver(node)
+    if not passthrough.has_driver(node):
+        return
+    yield from passthrough.nodes(node, "node" if behind else "host")
+    if behind:
+        if wanted.host.container is not None:
+            yield from passthrough.conf(node, _minors(wanted, answers))
+        yield from passthrough.nodes(host, "container")
+    yield from passthrough.versions(node, host)
+    yield from passthrough.shm(host, wanted.profile.serve.tensor_parallel_size, behind)
+    conf_path = (node["conf"] or {}).get("path") or "the container's conf"
+    yield from passthrough.cuda(answers[CUDA], conf_path)
+    if answers.unknown("gpus") is None:
+        yield from passthrough.persistence(answers["gpus"])

@@ -1,0 +1,36 @@
+"""What `doctor` found, in lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Each finding with what to do about it, then how many of each kind there are."""
+    for host in document["hosts"]:
+        yield host["host"]
+        for finding in host["findings"]:
+            yield f"  {finding['verdict']:<8} {finding['check']:<12} {_words(finding)}"
+            if finding["lines"]:
+                yield f"           on or in {finding['where']}:"
+            for line in finding["lines"]:
+                yield f"             {line}"
+        counts = {
+            verdict: sum(f["verdict"] == verdict for f in host["findings"])
+            for verdict in ("failed", "unknown", "warning", "ok")
+        }
+        yield "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+
+
+def _words(finding: Mapping[str, Any]) -> str:
+    if finding["say"]:
+        return str(finding["say"])
+    measured = finding["measured"]
+    if isinstance(measured, int) and measured >= 1 << 20:
+        return f"{measured / (1 << 30):.1f} GiB"
+    if isinstance(measured, (list, tuple)):
+        return ", ".join(map(str, measured))
+    if isinstance(measured, Mapping):
+        return ", ".join(map(str, measured))
+    return str(measured)
