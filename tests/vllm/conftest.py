@@ -22,6 +22,8 @@ import pytest
 
 LIMIT = 900
 """Seconds; a command that takes longer hangs."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""A login's: the environment's Python is one that the lab's machines have too."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Demo:
             text=True,
             timeout=LIMIT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "XDG_STATE_HOME": str(self.state), **(env or {})},
+            env={**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(self.state), **(env or {})},
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 

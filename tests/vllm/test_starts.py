@@ -1,0 +1,198 @@
+"""Real starts that fail, each in its own way: the right outcome at once, and nothing left running.
+
+Then a real server whose processes are killed one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.errors import NotReady
+from deployctl.steps.drafter import DrafterStep
+from deployctl.steps.fetch import FetchStep
+from deployctl.steps.launch import LaunchStep
+from deployctl.steps.ready import ReadyStep
+from tests.hosts.step_bench import Bench, deployment
+from tests.hosts.test_units import alive, until
+from tests.vllm.conftest import free_port
+
+pytestmark = pytest.mark.vllm
+
+ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+RIGHT = {"dflash_config.mask_token_id": 3, "dflash_config.target_layer_ids": [1, 3, 5]}
+ALL_CHECKS = ["layer_ids", "layer_ids_range", "mask_token", "weights", "sliding_window"]
+
+
+@pytest.fixture(scope="module")
+def environment(request: pytest.FixtureRequest) -> Path:
+    """The environment of the deployed demo, or one that is said to be like it."""
+    given = os.environ.get("DEPLOYCTL_TEST_ENVIRONMENT")
+    return Path(given) if given else request.getfixturevalue("vllm_environment")
+
+
+def profile(port: int, drafter: dict[str, Any] | None = None, **serve: Any) -> dict[str, Any]:
+    drafting = {
+        "method": "dflash",
+        "model": {"bundled": "tiny-dflash-stale"},
+        "num_speculative_tokens": 7,
+        "config": RIGHT,
+        **(drafter or {}),
+    }
+    args = {"max-num-seqs": 8, "enforce-eager": True, **serve.pop("args", {})}
+    env = {**ENV, **serve.pop("env", {})}
+    return {
+        "drafter": drafting,
+        "serve": {
+            "port": port,
+            "gpus": [],
+            "max_model_len": 1024,
+            "args": args,
+            "env": env,
+            **serve,
+        },
+    }
+
+
+@contextmanager
+def bench(root: Path, environment: Path, changes: dict[str, Any]) -> Iterator[Bench]:
+    """Fetched and with its drafter config written, as far as the steps let it."""
+    made = Bench.at(root, deployment(changes))
+    with made.session:
+        made.run(FetchStep())
+        made.environment(made.ask(FetchStep()), environment)
+        if made.wanted.profile.drafter is not None:
+            made.run(DrafterStep(), FetchStep())
+        try:
+            yield made
+        finally:
+            made.session.call("units.stop", name="toy", grace=1)
+
+
+def launch(bench: Bench) -> None:
+    step = LaunchStep()
+    answers = bench.ask(step, FetchStep())
+    plan = step.plan(bench.wanted, answers)
+    assert plan.status == "change", plan.reason
+    step.apply(bench.context(answers), plan)
+    step.prove(bench.context(answers))
+
+
+def ready(bench: Bench) -> dict[str, Any]:
+    url = f"http://127.0.0.1:{bench.wanted.profile.serve.port}"
+    return ReadyStep().prove(bench.context(bench.ask(ReadyStep()), url))
+
+
+def unit(bench: Bench) -> dict[str, Any]:
+    found: dict[str, Any] = bench.session.call("units.state", name="toy")
+    return found
+
+
+def no_config(**config: Any) -> dict[str, Any]:
+    return {"config": {**RIGHT, **config}, "warn_only": ALL_CHECKS}
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("unknown option", {"args": {"no-such-flag": 1}}, "unknown-option"),
+    ("context too long", {"max_model_len": 999_999}, "context-too-long"),
+    (
+        "cache too small",
+        {"max_model_len": 4096, "args": {"kv-cache-memory-bytes": 65536}},
+        "kv-cache",
+    ),
+    ("host memory", {"env": {"VLLM_CPU_KVCACHE_SPACE": "1000"}}, "host-memory"),
+    (
+        "method that is not there",
+        {"drafter": {"speculative": {"method": "telepathy"}}},
+        "speculative-method",
+    ),
+    (
+        "no mask token",
+        {"drafter": no_config(**{"dflash_config.mask_token_id": None})},
+        "mask-token-missing",
+    ),
+    (
+        "sliding layers without a window",
+        {"drafter": no_config(layer_types=["sliding_attention"] * 5, use_sliding_window=True)},
+        "window-missing",
+    ),
+    (
+        "layers that the weights do not have",
+        {"drafter": no_config(**{"dflash_config.target_layer_ids": [1, 5]})},
+        "weights-mismatch",
+    ),
+    (
+        "layers that the target does not have",
+        {"drafter": no_config(**{"dflash_config.target_layer_ids": [1, 3, 11]})},
+        "layer-ids",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "cause"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_a_start_that_fails(
+    tmp_path: Path, environment: Path, wrong: dict[str, Any], cause: str
+) -> None:
+    with bench(tmp_path, environment, profile(free_port(), **wrong)) as made:
+        launch(made)
+        with pytest.raises(NotReady) as failed:
+            ready(made)
+        assert failed.value.evidence["cause"] == cause, failed.value
+        assert failed.value.next
+        assert unit(made)["members"] == []
+        port = made.wanted.profile.serve.port
+        assert not made.session.call("network.listener", port=port)["listening"]
+
+
+def test_a_model_that_went_away(tmp_path: Path, environment: Path) -> None:
+    with bench(tmp_path, environment, profile(free_port())) as made:
+        step = LaunchStep()
+        answers = made.ask(step, FetchStep())
+        Path(answers["model"]["place"]).rename(tmp_path / "elsewhere")
+        step.apply(made.context(answers), step.plan(made.wanted, answers))
+        with pytest.raises(NotReady) as failed:
+            ReadyStep().prove(made.context(answers))
+        assert failed.value.evidence["cause"] == "model-path"
+        assert answers["model"]["place"] in failed.value.thing
+        assert unit(made)["members"] == []
+
+
+def test_a_port_that_another_program_holds(tmp_path: Path, environment: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with bench(tmp_path, environment, profile(port)) as made:
+            launch(made)
+            with pytest.raises(NotReady, match=f"port {port} is held by pid {os.getpid()}"):
+                ready(made)
+            assert unit(made)["members"] == []
+
+
+@pytest.mark.parametrize("victim", ["vllm", "VLLM::EngineCor", "VLLM::Worker"])
+def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
+    tmp_path: Path, environment: Path, victim: str
+) -> None:
+    with bench(tmp_path, environment, profile(free_port())) as made:
+        launch(made)
+        ready(made)
+        # As after a failure too many: no restart, so that what is left can be looked at.
+        (tmp_path / "profiles" / "toy" / "server" / "kept").unlink()
+        members = unit(made)["members"]
+        assert {"vllm", "VLLM::EngineCor", "VLLM::Worker"} <= {m["comm"] for m in members}
+        began = time.monotonic()
+        os.kill(next(m["pid"] for m in members if m["comm"] == victim), signal.SIGKILL)
+        ended = until("the end", lambda: u if (u := unit(made))["state"] != "running" else None, 20)
+        assert time.monotonic() - began < 15
+        # An engine's death ends the API server with status 0: a failure all the same.
+        assert ended["state"] == ("failed" if victim == "vllm" else "exited")
+        assert ended["members"] == []
+        assert not any(alive(m["pid"]) for m in members)
