@@ -10,6 +10,7 @@ from deployctl.errors import NotReady
 from deployctl.hosts.session import Call
 from deployctl.steps.gates import open_client
 from deployctl.steps.interface import Context, Step
+from deployctl.steps.loaded_drafter import loaded_drafter
 from deployctl.vllm.client import Request, RequestFailed
 from deployctl.vllm.failures import explain
 from deployctl.vllm.startup import Startup
@@ -52,6 +53,7 @@ class Readiness:
         """Until a completion has come back from the process that was started."""
         unit = self._until_listening()
         self._check_name()
+        drafter = self._check_drafter(unit)
         completion = self._complete(unit)
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
@@ -65,6 +67,7 @@ class Readiness:
             "kind": unit["kind"],
             "seconds": round(seconds, 2),
             "phases": self.startup.seconds(seconds),
+            "drafter": drafter,
             "completion": completion,
         }
 
@@ -167,6 +170,18 @@ class Readiness:
                 raise self._refused("/v1/models", error) from error
         if wanted not in names:
             raise self._failure(f"it serves {', '.join(names) or 'nothing'}, not {wanted}")
+
+    def _check_drafter(self, unit: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The config on disk is still the one that was proven, and the one that was read."""
+        self._read_log()
+        found = loaded_drafter(self.context, self.text)
+        if found is None:
+            return None
+        if found.problem:
+            raise self._failure(found.problem, unit, next="run again", known=False)
+        if found.note:
+            self.context.log(found.note)
+        return found.evidence
 
     def _complete(self, unit: Mapping[str, Any]) -> dict[str, Any]:
         body = {

@@ -93,7 +93,7 @@ def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
     state = answers.get("gpus")
     if wanted.profile.build.target != "cuda" or not state or not state["gpus"]:
         return
-    if any(option in serve.args for option in DEFIES):
+    if any(option.replace("_", "-") in DEFIES for option in serve.args):
         return
     rows = [g for g in state["gpus"] if serve.gpus is None or g["index"] in serve.gpus]
     totals = [g["memory_total"] for g in rows if g.get("memory_total") is not None]
