@@ -27,17 +27,27 @@ def find(call: Call, name: str) -> Optional[str]:
 
 
 def ask(
-    call: Call, argv: Sequence[str], timeout: float, env: Optional[Dict[str, str]] = None
+    call: Call,
+    argv: Sequence[str],
+    timeout: float,
+    env: Optional[Dict[str, str]] = None,
+    text: str = "",
 ) -> Answer:
-    """Run a program to its end, `timeout` seconds at most.
+    """Run a program to its end, `timeout` seconds at most, with `text` on its standard input.
 
     Output goes to files: a program that hangs in the kernel survives SIGKILL and would keep a pipe
     open. Such a one is left behind, and its answer is None all the same.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write(text.encode("utf-8"))
+        given.seek(0)
         child = subprocess.Popen(
             list(argv),
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=out,
             stderr=err,
             env=call.environment(env),

@@ -58,6 +58,7 @@ def perform(
     step_options: Mapping[str, Mapping[str, Any]] | None = None,
     check_gates: bool = False,
     keep_failed: bool = False,
+    release: str = "",
     lock_wait: str = "0s",
     as_json: bool = False,
     quiet: bool = False,
@@ -72,6 +73,7 @@ def perform(
         )
         _check_skip(skip, chosen)
         from deployctl.engine.host_run import Options
+        from deployctl.report.document import report as render
 
         options = Options(
             skip=frozenset(skip),
@@ -79,6 +81,8 @@ def perform(
             check_gates=check_gates,
             lock_wait=_seconds(lock_wait),
             keep_failed=keep_failed,
+            release=release,
+            render=render,
         )
     except DeployError as error:
         if as_json:

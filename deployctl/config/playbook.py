@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from deployctl.config.base import NAME, Settings
+from deployctl.config.hooks import HookSettings
 
 
 class StepSettings(Settings):
@@ -14,6 +15,10 @@ class StepSettings(Settings):
 
     step: str
     options: dict[str, Any] = Field(default={}, alias="with")
+    before: list[HookSettings] = []
+    """Commands before the step; not where there is nothing to do."""
+    after: list[HookSettings] = []
+    """Commands once the step has passed."""
 
     @model_validator(mode="before")
     @classmethod
@@ -26,4 +31,8 @@ class Playbook(Settings):
 
     name: str = Field(pattern=NAME)
     description: str = ""
+    release: Literal["wanted", "previous"] = "wanted"
+    """The release at work: what the profile says now, or the one before, as it was wanted then."""
     steps: list[StepSettings] = Field(min_length=1)
+    after: list[HookSettings] = []
+    """Commands at the run's end on every host, whatever its outcome; they cannot change it."""

@@ -10,6 +10,7 @@ from deployctl.config.base import NAME, Settings, misfit
 from deployctl.config.build import BuildSettings
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
 from deployctl.config.clean import CleanSettings
+from deployctl.config.hooks import NotifySettings
 from deployctl.config.host import HostSettings
 from deployctl.config.models import DrafterSettings, ModelSettings
 from deployctl.config.serve import ServeSettings
@@ -44,6 +45,8 @@ class Profile(Settings):
     serve: ServeSettings
     smoke: SmokeSettings = SmokeSettings()
     acceptance: AcceptanceSettings | None = None
+    notify: list[NotifySettings] = []
+    """Webhooks that are told how a run ended."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

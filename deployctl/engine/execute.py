@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from deployctl.engine.events import (
     StepStarted,
 )
 from deployctl.engine.gaps import Gaps
+from deployctl.engine.hooks import Hooks, When
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import PlannedStep, ask, questions
 from deployctl.engine.record import HostRecord, StepRecord, StepStatus
@@ -30,7 +32,7 @@ from deployctl.errors import (
 )
 from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.identity import ReleasePaths
-from deployctl.steps.interface import Answers, Context, Deployment, Plan, Unanswered
+from deployctl.steps.interface import Answers, Context, Deployment, Plan, Step, Unanswered
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Work:
     stack: ExitStack
     interrupts: Interrupts
     gaps: Gaps
+    hooks: Hooks
     evidence: dict[str, dict[str, object]] = field(default_factory=dict)
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""
@@ -95,15 +98,37 @@ class Work:
 
 
 def run_step(work: Work, planned: PlannedStep) -> StepRecord:
-    """Apply and prove one step. Never raises for a failure of the step: its record says so."""
+    """Apply and prove one step, its hooks around it where there is something to do.
+
+    Never raises for a failure of the step: its record says so.
+    """
     step, plan, host = planned.step, planned.plan, work.wanted.host.name
     if plan.status == "unknown":
         plan = work.ask_again(planned)
-    began = time.monotonic()
     if plan.status == "unchanged":
         record = StepRecord(step.name, "unchanged", 0.0, plan.evidence, reason=plan.reason)
         return _ended(work, record)
     work.listen(StepStarted(host, step.name, plan))
+    before = _hooks(work, step, "before")
+    if before is not None:
+        return before
+    ended = _carried_out(work, step, plan)
+    return ended if ended.error is not None else _hooks(work, step, "after") or ended
+
+
+def _hooks(work: Work, step: Step, when: When) -> StepRecord | None:
+    """Run a step's hooks; the record of the one that failed, if it was required."""
+    host = work.wanted.host.name
+    failure = functools.partial(step.failure, host, step.name)
+    records = work.hooks.around(when, step.name, host, work.connected.session, failure)
+    for record in records:
+        _ended(work, record)
+    return next((record for record in records if record.error is not None), None)
+
+
+def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
+    host = work.wanted.host.name
+    began = time.monotonic()
     context = work.context(step.name)
     if plan.status in ("unknown", "blocked"):
         error: DeployError = step.fail(context, "cannot be done", plan.reason)

@@ -13,6 +13,7 @@ from deployctl.engine.complete import complete
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.execute import Work, run_step
 from deployctl.engine.gaps import Gaps
+from deployctl.engine.hooks import Hooks, Render
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import RELEASES, HostPlan, ask, make, needs_release, questions
 from deployctl.engine.record import HostRecord, RunRecord, StepRecord, outcome
@@ -21,6 +22,11 @@ from deployctl.hosts.session import Call
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
 from deployctl.steps.release import release_paths
+
+
+def no_document(run: RunRecord) -> Mapping[str, Any]:
+    """Where nobody renders reports, hooks are told the run's id alone."""
+    return {"run": run.run}
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class Options:
     lock_wait: float = 0.0
     keep_failed: bool = False
     """Leave a release that failed its gate serving instead of going back."""
+    render: Render = no_document
+    """Makes the report's document, for hooks to read."""
     release: str = ""
     """Serve this earlier release, as it was wanted then, instead of what the profile says now."""
 
@@ -48,6 +56,7 @@ class HostRun:
     options: Options
     listen: events.Listener
     interrupts: Interrupts
+    hooks: Hooks
 
     def run(self) -> None:
         began = time.monotonic()
@@ -57,8 +66,11 @@ class HostRun:
                 seconds = time.monotonic() - began
                 self.listen(events.HostStarted(self.record.host, seconds))
                 self._carry_out(connected, answers)
+            except DeployError as error:
+                self.record.error = error
             finally:
                 self.record.round_trips = connected.round_trips
+            self.record.steps += self.hooks.finish(self.record.host, connected.session)
 
     def _ask(self, connected: Connected) -> Answers:
         """Take the lock and ask everything, in one round trip where the lock is free."""
@@ -102,6 +114,7 @@ class HostRun:
                 stack,
                 self.interrupts,
                 Gaps(),
+                self.hooks,
             )
             self.record.release = work.release.release
             dead = self._close_dead(work)

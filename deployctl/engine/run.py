@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
 from deployctl.engine import events
 from deployctl.engine.connect import connect
+from deployctl.engine.hooks import Hooks
 from deployctl.engine.host_run import HostRun, Options
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan, ask, make, questions, select
@@ -51,11 +53,14 @@ def run(
     began = time.monotonic()
     names = tuple(host.name for host in profile.hosts)
     listen(events.RunStarted(record.run, profile.name, playbook.name, names))
+    steps, hooks = steps_of(playbook), Hooks.of(playbook, record, options.render)
+    if not options.release and playbook.release != "wanted":
+        options = replace(options, release=playbook.release)
     with Interrupts() as interrupts:
         for wanted in deployments(profile, playbook, options):
             host = HostRecord(wanted.host.name)
             record.hosts.append(host)
-            _host(HostRun(record, host, wanted, steps_of(playbook), options, listen, interrupts))
+            _host(HostRun(record, host, wanted, steps, options, listen, interrupts, hooks))
             listen(events.HostEnded(host))
             if isinstance(host.error, Interrupted):
                 break

@@ -107,6 +107,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         wanted=wanted,
         release=wanted.pinned,
         record=replace(work.record, steps=[]),
+        hooks=work.hooks.lenient(),
         evidence={},
         url="",
     )

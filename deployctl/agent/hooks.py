@@ -1,0 +1,34 @@
+"""A command of the user's own, run on this host around a step."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from . import programs
+from .interface import AgentError, Call
+
+KEPT = 4000
+
+
+def run(
+    call: Call,
+    argv: List[str],
+    text: str = "",
+    timeout: float = 60.0,
+    env: Optional[Dict[str, str]] = None,
+) -> Dict[str, Any]:
+    """Run a command with `text` on its standard input: `rc` (None where it had to be ended),
+    `output` and `errors` (the last 4000 characters). Error `not-found` where there is no such
+    program."""
+    program = programs.find(call, argv[0])
+    if program is None:
+        raise AgentError("not-found", "there is no program %s on this host" % argv[0])
+    answer = programs.ask(call, [program, *argv[1:]], timeout, env, text)
+    return {
+        "rc": answer.status,
+        "output": answer.stdout[-KEPT:],
+        "errors": answer.stderr[-KEPT:],
+    }
+
+
+OPERATIONS = (run,)
