@@ -1,0 +1,139 @@
+"""clean on a host without GPUs: our server and what is left of one, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deployctl.cli.running import playbook_of
+from deployctl.engine.host_run import Options
+from deployctl.engine.record import HostRecord
+from deployctl.engine.run import run, survey
+from deployctl.steps.interface import Plan
+from tests.hosts.lab.namespaces import wait_for
+from tests.hosts.lab.processes import is_alive
+from tests.hosts.served.host import ServedHost
+
+PROGRAM = """\
+import ctypes, signal, sys
+ctypes.CDLL(None).prctl(15, b"VLLM::EngineCor", 0, 0, 0)
+sys.stderr.write("ready")
+sys.stderr.flush()
+signal.pause()
+"""
+
+
+@contextmanager
+def engine(output: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like an engine core; its output goes where a server's does."""
+    with (output or Path(os.devnull)).open("ab") as log:
+        process = subprocess.Popen(
+            ["VLLM::EngineCore"],
+            executable=sys.executable,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    assert process.stdin is not None and process.stderr is not None
+    with process.stdin, process.stderr:
+        process.stdin.write(PROGRAM.encode())
+        process.stdin.close()
+        assert process.stderr.read(5) == b"ready"
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def clean(served: ServedHost, **options: Any) -> HostRecord:
+    steps = {"clean": {"stop_unit": True, **options}}
+    return run(served.profile("clean.grace=2s"), playbook_of("clean"), Options(steps=steps)).hosts[
+        0
+    ]
+
+
+def plan(served: ServedHost, **options: Any) -> Plan:
+    ((host, _),) = survey(served.profile(), playbook_of("clean"), Options(steps={"clean": options}))
+    return host.steps[0].plan
+
+
+def server_log(served: ServedHost) -> Path:
+    log = served.root / "profiles" / "stand" / "server" / "server.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return log
+
+
+def test_what_is_left_of_our_server_ends_and_a_strangers_runs_on(served: ServedHost) -> None:
+    with engine(server_log(served)) as ours, engine(None) as stranger:
+        record = clean(served)
+        assert record.error is None
+        evidence = record.steps[0].evidence
+        assert [(row["pid"], row["fate"]) for row in evidence["stopped"]] == [(ours.pid, "ended")]
+        assert evidence["gpu"].startswith("absent: ")
+        assert not is_alive(ours.pid) and is_alive(stranger.pid)
+    verdicts = {holder["pid"]: holder["verdict"] for holder in evidence["holders"]}
+    assert verdicts[stranger.pid] == "foreign"
+
+
+def test_the_unit_ends_whole_and_its_port_is_free(served: ServedHost) -> None:
+    served.up()
+    members = [member["pid"] for member in served.unit()["members"]]
+    assert members
+    record = clean(served)
+    assert record.error is None
+    assert {row["pid"] for row in record.steps[0].evidence["stopped"]} >= set(members)
+    assert not any(is_alive(pid) for pid in members)
+    assert record.steps[0].evidence["port"]["listening"] is False
+    assert clean(served).error is None, "a second time there is nothing to do"
+
+
+def test_a_unit_that_runs_what_is_wanted_is_left_alone(served: ServedHost) -> None:
+    served.up()
+    pid = served.unit()["pid"]
+    with engine(server_log(served)) as stale:
+        again = served.up()
+        assert again.outcome == "unchanged"
+        assert served.unit()["pid"] == pid and is_alive(stale.pid)
+
+
+def test_orphans_of_a_killed_server_make_way_for_the_next(served: ServedHost) -> None:
+    served.up()
+    with engine(server_log(served)) as orphan:
+        changed = served.up("serve.env.WHICH=other")
+        assert changed.outcome == "deployed"
+        assert not is_alive(orphan.pid)
+
+
+def test_a_port_that_a_stranger_holds_is_told_with_his_name(served: ServedHost) -> None:
+    with socket.create_server(("127.0.0.1", served.port)):
+        record = clean(served)
+    assert record.error is not None
+    assert f"port {served.port} is still held" in record.error.what
+    assert f"PID {os.getpid()}" in record.error.why
+
+
+def test_scope_container_needs_a_container(served: ServedHost) -> None:
+    made = plan(served, stop_unit=True, scope="container")
+    assert made.status == "blocked" and "needs a host that is a container" in made.reason
+
+
+def test_no_such_scope(served: ServedHost) -> None:
+    made = plan(served, stop_unit=True, scope="everything")
+    assert made.status == "blocked" and "no such scope: everything" in made.reason
+
+
+def test_one_that_is_stopped_ends_too(served: ServedHost) -> None:
+    with engine(server_log(served)) as ours:
+        os.kill(ours.pid, signal.SIGSTOP)
+        wait_for("it stopped", lambda: "T" in Path(f"/proc/{ours.pid}/stat").read_text().split())
+        assert clean(served).error is None
+        assert not is_alive(ours.pid)
