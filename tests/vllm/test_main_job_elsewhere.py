@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
 
+from tests.hosts.lab import processes
 from tests.hosts.lab.network import Lab
 from tests.hosts.lab.sshd import Sshd
 
-from .conftest import LIMIT, Demo, Ended, free_port
+from .conftest import LIMIT, PATH, Demo, Ended, free_port
 
 pytestmark = pytest.mark.vllm
+T = TypeVar("T")
 
 
 class Elsewhere:
@@ -32,16 +36,20 @@ class Elsewhere:
         self.file.write_text(yaml.safe_dump(profile))
 
     def run(self, *argv: str) -> Ended:
-        command = [sys.executable, "-m", "deployctl", *argv, "--profile", str(self.file), "--json"]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
+        process = self.start(*argv)
+        out, err = process.communicate(timeout=LIMIT)
+        return Ended(process.returncode, out, err)
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        """The command, running."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "deployctl", *argv, "--profile", str(self.file), "--json"],
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "XDG_STATE_HOME": str(self.state)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(self.state)},
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
     def up(self) -> Iterator[Ended]:
@@ -75,23 +83,41 @@ def proven(ended: Ended, like: Ended) -> None:
     assert 7.4 <= length <= 8.0
 
 
-def lend(deployed: Demo, root: Path) -> None:
-    """Give another root the proven environment: what is tested is not the build."""
-    root.mkdir(parents=True)
-    (root / "environments").symlink_to(deployed.root / "environments")
-
-
-def test_over_ssh(deployed: Demo, sshd: Sshd, tmp_path: Path) -> None:
+def test_over_ssh_though_the_session_is_killed_in_mid_build(
+    deployed: Demo, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The build goes on without us, the next `up` attaches to it, and there is only one."""
     assert deployed.first is not None
     root = tmp_path / "root"
-    lend(deployed, root)
     host = {**sshd.host_settings("loopback"), "root": str(root)}
     elsewhere = Elsewhere(tmp_path, host, serve={"port": free_port()})
+    first = elsewhere.start("up")
+    log = wait_for(lambda: next(root.glob("jobs/build-*/log"), None))
+    wait_for(lambda: "uv venv" in log.read_text())
+    for pid in sshd.sessions():
+        processes.send(pid, signal.SIGKILL)
+    out, _ = first.communicate(timeout=LIMIT)
+    lost = Ended(first.returncode, out, "")
+    assert lost.code == 4
+    assert "the connection to the agent ended" in lost.document["hosts"][0]["error"]["what"]
     with elsewhere.up() as ended:
         proven(ended, deployed.first)
+        assert log.read_text().count("uv venv") == 1
+        assert len(list(root.glob("jobs/*"))) == 1
         again = elsewhere.run("up")
         assert again.document["outcome"] == "unchanged"
         assert again.document["hosts"][0]["round_trips"] == 1
+
+
+def wait_for(look: Callable[[], T]) -> T:
+    """What `look` finds, as soon as it finds something."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never came")
 
 
 @pytest.mark.lab
