@@ -25,6 +25,8 @@ from typing import Any, Dict, List, Optional
 
 from . import processes
 
+MARK = "DEPLOYCTL_SERVER"
+"""The variable by which a server's processes are known, whatever session they made."""
 SETTLE = 5.0
 """Seconds that the rest of a server's session gets to end after its main process has."""
 
@@ -54,6 +56,25 @@ def boot_id() -> str:
     """Names this boot: pids and start times of another one mean nothing."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
+
+
+def family(pid: int, serial: str) -> List[processes.Stat]:
+    """Every living process of a server: of its session, or started with its mark in a session of
+    its own. A process may have overwritten its environment with its title; most have not."""
+    mark = ("%s=%s" % (MARK, serial)).encode()
+    return [
+        stat
+        for stat in processes.everyone()
+        if stat.state not in "ZX" and (stat.session == pid or _marked(stat.pid, mark))
+    ]
+
+
+def _marked(pid: int, mark: bytes) -> bool:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
 
 
 class Waker:
@@ -101,7 +122,11 @@ class Supervisor:
     def note(self, state: str, **more: Any) -> None:
         """Record a state for others to read, and say it where a journal listens."""
         self.record.update(state=state, at=time.time(), **more)
-        write_json(self.file("record.json"), self.record)
+        try:
+            write_json(self.file("record.json"), self.record)
+        except OSError as error:
+            # A full disk must not leave a server without a supervisor.
+            print("deployctl: cannot record: %s" % error, flush=True)
         shown = {key: value for key, value in more.items() if value is not None}
         print("deployctl: %s %s" % (state, json.dumps(shown)), flush=True)
 
@@ -126,6 +151,7 @@ class Supervisor:
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         env = dict(self.spec["env"])
         env.update(read_json(self.file("secrets.json")) or {})
+        env[MARK] = self.spec["serial"]
         with open(self.spec["log"], "ab") as log:
             try:
                 child = subprocess.Popen(
@@ -161,7 +187,7 @@ class Supervisor:
         finally:
             os.close(fd)
         grace = SETTLE if child.poll() is not None else 0.0
-        processes.stop(processes.session_members(child.pid), grace)
+        processes.stop(family(child.pid, self.spec["serial"]), grace)
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()
         return rc
@@ -177,17 +203,20 @@ class Supervisor:
     def tend_log(self) -> None:
         """Pass new output on to a journal, and keep the file below its limit."""
         path = self.spec["log"]
-        with open(path, "r+b") as log:
-            if self.spec["kind"] == "systemd":
-                log.seek(self.echoed)
-                data = log.read(1 << 20)
-                os.write(1, data)
-                self.echoed += len(data)
-            if os.fstat(log.fileno()).st_size > self.limits["log"]:
-                # The server holds the file open for appending: copied and emptied, not renamed.
-                shutil.copyfile(path, path + ".1")
-                log.truncate(0)
-                self.echoed = 0
+        try:
+            with open(path, "r+b") as log:
+                if self.spec["kind"] == "systemd":
+                    log.seek(self.echoed)
+                    data = log.read(1 << 20)
+                    os.write(1, data)
+                    self.echoed += len(data)
+                if os.fstat(log.fileno()).st_size > self.limits["log"]:
+                    # The server holds the file open: copied and emptied, not renamed.
+                    shutil.copyfile(path, path + ".1")
+                    log.truncate(0)
+                    self.echoed = 0
+        except OSError as error:
+            print("deployctl: cannot tend %s: %s" % (path, error), flush=True)
 
 
 def identity(pid: int) -> Dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional
 
 from . import processes, systemd
 from .interface import AgentError, Call
-from .server import boot_id, read_json, write_json
+from .server import boot_id, family, read_json, write_json
 
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
@@ -44,14 +44,14 @@ class Unit:
         return found if found.get("serial") == serial else {}
 
     def members(self, record: Dict[str, Any]) -> List[processes.Stat]:
-        """Every living process of the server's session, whoever their parent is by now."""
+        """Every living process of the server, whoever their parent is by now."""
         pid, start = record.get("pid"), record.get("start")
         if pid is None or record.get("boot") != boot_id():
             return []
         leader = processes.read_stat(pid)
         if leader is not None and leader.start != start:
             return []
-        return processes.session_members(pid)
+        return family(pid, str(record["serial"]))
 
 
 def _alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:
@@ -215,11 +215,13 @@ def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
     if spec["kind"] == "systemd":
         systemd.stop(call, name)
     _end_supervisor(record, float(spec["grace"]))
+    # It may have started the server anew in the meantime.
+    record = unit.record(spec["serial"]) or record
     # Whatever the supervisor left, or all of it where no supervisor lived.
     rest = processes.stop(unit.members(record), grace)
     left = unit.members(record)
     if not left and record.get("state") not in ("stopped", "exited", "failed"):
-        record = dict(unit.record(spec["serial"]) or record, state="stopped", ended=time.time())
+        record = dict(record, state="stopped", ended=time.time())
         write_json(unit.file("record.json"), dict(record, serial=spec["serial"]))
     result["gone"] = [m["pid"] for m in before["members"] if m["pid"] not in {p.pid for p in left}]
     result["killed"] = rest.killed

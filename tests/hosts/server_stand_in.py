@@ -1,6 +1,6 @@
 """A stand-in for a server: a main process, a child and an orphan in its session, as vLLM has.
 
-server_stand_in.py [ignore-term] [leave-orphan] [seconds=N] [exit=N] [say=N]
+server_stand_in.py [ignore-term] [leave-orphan] [escape] [seconds=N] [exit=N] [say=N]
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ def main() -> int:
     if "ignore-term" in words:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "leave-orphan" in words and os.fork() == 0:
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    if "escape" in words and os.fork() == 0:
+        os.setsid()
         if os.fork() == 0:
             time.sleep(600)
         os._exit(0)

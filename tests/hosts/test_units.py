@@ -82,6 +82,23 @@ def test_a_server_runs_and_is_stopped_whole(session: Session) -> None:
     assert not any(alive(m["pid"]) for m in members)
 
 
+def test_a_child_in_a_session_of_its_own_is_found_and_stopped_too(session: Session) -> None:
+    pid = start(session, "escape")["pid"]
+    others = until(
+        "the child that escaped",
+        lambda: [m for m in state(session)["members"] if m["session"] != pid],
+    )
+    assert session.call("units.stop", name=NAME, grace=2)["state"] == "stopped"
+    assert not any(alive(m["pid"]) for m in others)
+
+
+def test_a_log_that_was_removed_does_not_end_supervision(session: Session, tmp_path: Path) -> None:
+    start(session)
+    (tmp_path / "profiles" / NAME / "server" / "server.log").unlink()
+    time.sleep(1.5)  # longer than the supervisor's own pace
+    assert state(session)["supervised"]
+
+
 def test_it_outlives_the_session_that_started_it(tmp_path: Path) -> None:
     with local(tmp_path) as first:
         pid = start(first)["pid"]
