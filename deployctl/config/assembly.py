@@ -12,7 +12,7 @@ from deployctl.config.layers import merge
 from deployctl.config.origins import Origin
 from deployctl.config.problems import Problem
 from deployctl.config.profile import Profile
-from deployctl.config.search import SINGULAR, Kind, Search, is_file, is_path
+from deployctl.config.search import SINGULAR, SUFFIXES, Kind, Search, is_file, is_path
 from deployctl.config.suggest import did_you_mean
 from deployctl.config.yamltext import read
 
@@ -128,9 +128,10 @@ class Assembly:
             if is_file(path):
                 yield path
             return
-        near = folder / kind.removeprefix("profiles").lstrip("/") / f"{reference}.yaml"
-        if is_file(near):
-            yield near
+        here = folder / kind.removeprefix("profiles").lstrip("/")
+        for suffix in SUFFIXES:
+            if is_file(here / f"{reference}{suffix}"):
+                yield here / f"{reference}{suffix}"
         found = self._search.named(kind, reference)
         if found is not None:
             yield from (found.path, *found.shadowed)

@@ -20,7 +20,7 @@ SINGULAR: dict[Kind, str] = {
     "playbooks": "playbook",
     "profiles/hosts": "host",
 }
-_SUFFIXES = (".yaml", ".yml")
+SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Search:
         """The first file of that name; the same file reached twice counts once."""
         hits: list[tuple[Place, Path]] = []
         for place in self.places:
-            for suffix in _SUFFIXES:
+            for suffix in SUFFIXES:
                 path = place.directory / kind / f"{name}{suffix}"
                 if is_file(path) and not any(path.samefile(other) for _, other in hits):
                     hits.append((place, path))
@@ -108,7 +108,7 @@ def default_search(working_directory: Path | None = None) -> Search:
 
 def is_path(name_or_path: str) -> bool:
     """Whether this is a file's path, not a name to look up."""
-    return "/" in name_or_path or name_or_path.endswith(_SUFFIXES)
+    return "/" in name_or_path or name_or_path.endswith(SUFFIXES)
 
 
 def is_file(path: Path) -> bool:
@@ -124,7 +124,7 @@ def is_file(path: Path) -> bool:
 def _files(folder: Path) -> Iterator[Path]:
     try:
         if folder.is_dir():
-            yield from (path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+            yield from (path for path in folder.iterdir() if path.suffix in SUFFIXES)
     except PermissionError as error:
         raise _hidden(folder, error) from None
 

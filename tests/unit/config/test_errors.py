@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deployctl.config.profile import Profile
 from deployctl.errors import ConfigError
 from tests.unit.config.conftest import SMALLEST, Folder
 
@@ -22,6 +23,7 @@ def test_every_problem_is_told_with_its_place(folder: Folder, case: Path) -> Non
     expected = case.with_suffix(".expected").read_text()
     for name, place in places.items():
         expected = expected.replace(f"{{{name}}}", str(place))
+    expected = expected.replace("{keys}", ", ".join(Profile.model_fields))
 
     with pytest.raises(ConfigError) as error:
         folder.load("case")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from deployctl.config.loader import Loaded, load_host, load_playbook
+from deployctl.config.playbook import StepSettings
+from deployctl.config.shape import fields
 from deployctl.errors import ConfigError, UsageError
 from tests.unit.config.conftest import SMALLEST, Folder
 
@@ -32,10 +34,10 @@ def test_a_name_is_not_inherited_and_a_description_is(folder: Folder) -> None:
 
 
 def test_a_chain_of_three_and_a_path_from_the_file_that_names_it(folder: Folder) -> None:
-    folder.write("elsewhere/a.yaml", SMALLEST + "description: a\n")
+    folder.write("elsewhere/a.yml", SMALLEST + "description: a\n")
     folder.write(
-        "work/profiles/b.yaml",
-        "extends: ../../elsewhere/a.yaml\nfixes: {prefer: [dflash-lookahead]}\n",
+        "work/profiles/b.yml",
+        "extends: ../../elsewhere/a.yml\nfixes: {prefer: [dflash-lookahead]}\n",
     )
     folder.write(
         "work/profiles/c.yaml", "extends: b\nfixes: {prefer: [dflash-lm-head]}\nserve: {port: 9}\n"
@@ -43,8 +45,8 @@ def test_a_chain_of_three_and_a_path_from_the_file_that_names_it(folder: Folder)
     loaded = folder.load("c")
     assert loaded.profile.serve.port == 9
     assert loaded.profile.fixes.prefer == ["dflash-lm-head"]
-    assert str(loaded.origins["description"]) == f"{folder.root}/elsewhere/a.yaml:6:14"
-    assert [file.name for file in loaded.files] == ["c.yaml", "b.yaml", "a.yaml"]
+    assert str(loaded.origins["description"]) == f"{folder.root}/elsewhere/a.yml:6:14"
+    assert [file.name for file in loaded.files] == ["c.yaml", "b.yml", "a.yml"]
 
 
 def test_a_profile_may_extend_the_one_that_it_hides(folder: Folder) -> None:
@@ -269,6 +271,7 @@ def test_every_wrong_step_is_told(folder: Folder) -> None:
         "work/playbooks/p.yaml",
         "steps:\n- biuld\n- {step: claen}\n- {stp: x}\n- {step: up, with: [1]}\n- 5\nstep: []\n",
     )
+    step_keys = ", ".join(fields(StepSettings))
     with pytest.raises(ConfigError) as error:
         load_playbook("p", ["build", "clean"], search=folder.search)
     assert error.value.why.splitlines() == [
@@ -277,6 +280,6 @@ def test_every_wrong_step_is_told(folder: Folder) -> None:
         "playbooks/p.yaml:4:4: steps.2.stp: unknown key; did you mean step?",
         "playbooks/p.yaml:5:10: steps.3.step: no step is named up; there are build, clean",
         "playbooks/p.yaml:5:20: steps.3.with: needs a mapping, not a list",
-        "playbooks/p.yaml:6:3: steps.4: needs a mapping with step, with, not 5",
+        f"playbooks/p.yaml:6:3: steps.4: needs a mapping with {step_keys}, not 5",
         "playbooks/p.yaml:7:1: step: unknown key; did you mean steps?",
     ]
