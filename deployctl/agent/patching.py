@@ -44,7 +44,9 @@ def patch(repository: str, environment: str, base: str, commit: str, distributio
             try:
                 copy.run("apply", "--3way", "--index", "-", text=data)
             except AgentError as error:
-                return _refused(str(error.detail or error))
+                return _refused(
+                    f"{error.detail or error}\n{_plain(git, scratch, site, paths, data)}"
+                )
             _replace(scratch, site, paths)
         _record(site, distribution, paths)
     info = _dist_info(site, distribution)
@@ -80,8 +82,19 @@ def _applies(copy: Git, data: bytes, *how: str) -> bool:
     return True
 
 
+def _plain(git: Git, scratch: str, site: str, paths: List[str], data: bytes) -> str:
+    """What a plain apply says: a three-way merge names the file alone, this the line too."""
+    shutil.rmtree(os.path.join(scratch, "vllm"), ignore_errors=True)
+    try:
+        _copy(git, scratch, site, paths).run("apply", "--check", "-", text=data)
+    except AgentError as error:
+        return str(error.detail or error)
+    return ""
+
+
 def _refused(why: str) -> int:
     print(why, file=sys.stderr)
+    print("error: patch does not apply", file=sys.stderr)
     for match in _FAILED.finditer(why):
         print(f"the hunk at line {match['line']} of {match['file']} does not fit", file=sys.stderr)
     print("nothing was changed", file=sys.stderr)
