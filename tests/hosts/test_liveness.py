@@ -119,7 +119,7 @@ def test_an_orphaned_agent_ends_and_its_lock_falls(lab: Lab) -> None:
     orphan.close()
     lab.h2.heal()
     with reach(lab.h2.host_settings()) as session:
-        assert session.call("releases.lock", profile="demo", holder={"run": "2"})
+        assert session.call("releases.lock", profile="demo", holder={"run": "2"}, wait=2)
 
 
 def _pythons(lab: Lab) -> list[int]:

@@ -255,7 +255,7 @@ class TestEnds:
                 assert time.monotonic() - began < 6
                 time.sleep(0.02)
             assert time.monotonic() - began > 1.5
-            assert other.call("releases.lock", profile="demo", holder={"run": "r2"})
+            assert other.call("releases.lock", profile="demo", holder={"run": "r2"}, wait=2)
         orphan.close()
 
     def test_an_orphan_that_is_stuck_ends_too(self, tmp_path: Path) -> None:

@@ -34,9 +34,14 @@ class Echo(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Clients that leave are what is tested."""
+
+
 @pytest.fixture
 def server() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+    with Server(("127.0.0.1", 0), Echo) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
