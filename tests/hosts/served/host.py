@@ -45,6 +45,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Running(subprocess.Popen[str]):
+    """A deployctl that runs."""
+
+    def told(self, words: str) -> str:
+        """Wait until it says these words on stderr; the line. Fails where it ends without."""
+        assert self.stderr is not None
+        for line in self.stderr:
+            if words in line:
+                return line
+        raise AssertionError(f"it ended without a word of: {words}")
+
+
 class ServedHost:
     """This machine with a root of its own, and an environment whose `vllm` is the stand-in."""
 
@@ -96,9 +108,9 @@ class ServedHost:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_STATE_HOME": str(self.state)}
 
-    def start(self, *argv: str) -> subprocess.Popen[str]:
+    def start(self, *argv: str) -> Running:
         """deployctl as a process of its own."""
-        return subprocess.Popen(
+        return Running(
             self.command(*argv),
             env=self.environment(),
             stdin=subprocess.DEVNULL,
@@ -106,6 +118,12 @@ class ServedHost:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def supervised(self) -> dict[str, Any]:
+        """What the server's supervisor wrote last."""
+        path = self.root / "profiles/stand/server/record.json"
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return found
 
     def ask(self, op: str, **args: Any) -> Any:
         """One question to the host's agent."""
