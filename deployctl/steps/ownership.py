@@ -94,6 +94,8 @@ def judge(processes: Sequence[Process], mine: Mine) -> list[Verdict]:
 def _by_itself(process: Process, mine: Mine) -> Verdict:
     if process.own:
         return Verdict(process, "system", "it is deployctl's own agent")
+    if process.zombie:
+        return Verdict(process, "foreign", f"a zombie of PID {process.parent}: it holds nothing")
     service = system_name(process, mine.system)
     if service:
         return Verdict(process, "system", f"{service} is a system service")
@@ -108,7 +110,7 @@ def _by_itself(process: Process, mine: Mine) -> Verdict:
                 if mark[0] == kind and mark[1] in known:
                     why = f"it uses @/{kind}/{mark[1]} ({mark[2]})"
                     return Verdict(process, "ours", why, "record")
-    if process.unreadable and not process.zombie:
+    if process.unreadable:
         return Verdict(process, "unknown", f"not readable: {', '.join(process.unreadable)}")
     return Verdict(process, "foreign", "nothing ties it to this profile")
 
@@ -178,7 +180,8 @@ def _decide(
     proof: Proof = "none",
 ) -> None:
     for process in server:
-        if verdicts[process.pid].word == "foreign" and not process.profiles():
+        known = verdicts[process.pid].word != "foreign"
+        if not (known or process.profiles() or process.zombie):
             verdicts[process.pid] = Verdict(process, word, why, proof)
 
 
@@ -189,7 +192,7 @@ def _spread(verdicts: dict[int, Verdict]) -> None:
         grown = False
         for pid, verdict in list(verdicts.items()):
             process = verdict.process
-            if verdict.word != "foreign" or process.profiles():
+            if verdict.word != "foreign" or process.profiles() or process.zombie:
                 continue
             near = verdicts.get(process.parent)
             if near is None or near.word != "ours" or near.process.part == "ray-node":
