@@ -150,7 +150,8 @@ class SshTransport:
         except HostError:
             raise
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._unreachable(endpoint, gateway, proxy, limit, error) from error
+            reached = connection.client.get_transport() is not None
+            raise self._unreachable(endpoint, gateway, proxy, reached, error) from error
         return connection
 
     def _unreachable(
@@ -158,13 +159,21 @@ class SshTransport:
         endpoint: Endpoint,
         gateway: Connection | None,
         proxy: ProxyProcess | None,
-        limit: float,
+        reached: bool,
         error: Exception,
     ) -> Unreachable:
+        """What paramiko's `error` means; `reached` is whether anything answered there."""
         place = endpoint.place
-        through = f" through {gateway.original_host}" if gateway is not None else ""
         why = str(error) or type(error).__name__
-        if isinstance(error, socket.gaierror):
+        todo = "see whether the host is up and the network leads there"
+        if reached:
+            what = f"{place} is reached and does not speak SSH with us"
+            todo = "see whether it hangs, whether its sshd turns connections away, or whether "
+            todo += "something else listens on that port"
+        elif gateway is not None:
+            what = f"no connection to {place} through {gateway.original_host}"
+            todo = f"see whether the jump host may and can reach {endpoint.hostname}"
+        elif isinstance(error, socket.gaierror):
             what = f"the name {endpoint.hostname} cannot be resolved"
             todo = "correct ssh: address in the host file, or HostName in your ssh_config"
         elif isinstance(error, NoValidConnectionsError):
@@ -172,18 +181,9 @@ class SshTransport:
             why = "; ".join(dict.fromkeys(str(one) for one in error.errors.values()))
             todo = "see whether the host is up and sshd listens on that port"
         elif isinstance(error, TimeoutError):
-            what = f"no answer from {place} within {limit:g} s"
-            todo = "see whether the host is up and the network leads there"
-        elif isinstance(error, paramiko.ChannelException):
-            what = f"no connection to {place}{through}"
-            todo = f"see whether the jump host may and can reach {endpoint.hostname}"
-        elif isinstance(error, OSError):
-            what = f"no connection to {place}{through}"
-            todo = "see whether the host is up and the network leads there"
+            what = f"no answer from {place} within {self._settings.connect_timeout:g} s"
         else:
-            what = f"{place}{through} is reached and does not speak SSH with us"
-            todo = "see whether it hangs, whether its sshd turns connections away, or whether "
-            todo += "something else listens on that port"
+            what = f"no connection to {place}"
         if proxy is not None:
             why = f"{why}; ProxyCommand {proxy.command}: {proxy.words() or 'said nothing'}"
         return Unreachable(self.name, what, why, todo)

@@ -69,6 +69,9 @@ class UserKeys:
             for label, key in self._offers(list(agent.get_keys()) if agent else []):
                 if self._offer(transport, label, key):
                     return []
+                if not transport.is_active():
+                    self._notes.append("then it hung up: it does not take more keys than that")
+                    break
         finally:
             if agent is not None:
                 agent.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -135,6 +136,19 @@ def test_a_cut_link_cannot_be_connected(lab: Lab) -> None:
     assert time.monotonic() - began < 4
 
 
+def test_a_jump_host_into_a_black_hole(lab: Lab, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host h2\n  ProxyJump h1\n" + lab.config_file.read_text())
+    with reach(lab.h2.host_settings(config_file=str(config))) as session:
+        assert session.agent["hostname"] == "h2"
+    lab.h2.cut("drop")
+    began = time.monotonic()
+    what = r"no connection to 10\.99\.0\.2 port 22 through 10\.99\.0\.1"
+    with pytest.raises(Unreachable, match=what):
+        reach(lab.h2.host_settings(config_file=str(config), connect_timeout=1))
+    assert time.monotonic() - began < 6
+
+
 def test_a_hung_host_cannot_be_connected(lab: Lab) -> None:
     lab.h2.freeze()
     began = time.monotonic()
@@ -143,7 +157,7 @@ def test_a_hung_host_cannot_be_connected(lab: Lab) -> None:
     assert time.monotonic() - began < 4
 
 
-def test_three_failures_are_three_messages(lab: Lab, tmp_path) -> None:
+def test_three_failures_are_three_messages(lab: Lab, tmp_path: Path) -> None:
     def failure(**changes: object) -> HostError:
         with pytest.raises(HostError) as caught:
             reach(lab.h2.host_settings(**changes))

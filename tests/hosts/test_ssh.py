@@ -316,6 +316,19 @@ class TestUserKeys:
         Path(f"{sshd.user_key}.pub").write_text(Path(f"{key}.pub").read_text())
         assert reach(sshd.settings(identity_file=str(key))) == (b"", 0)
 
+    def test_more_keys_than_the_server_takes(self, sshd: Sshd, tmp_path: Path) -> None:
+        sshd.stop()
+        sshd.options["MaxAuthTries"] = "2"
+        sshd.start()
+        others = [make_key(tmp_path / str(number)) for number in range(4)]
+        lines = "".join(f"IdentityFile {key}\n" for key in [*others, sshd.user_key])
+        sshd.config_file().write_text(f"IdentityAgent none\n{lines}")
+        error = refusal(sshd.settings(identity_file=None))
+        assert isinstance(error, AccessRefused) and "hung up" in error.why
+        assert str(others[0]) in error.why and str(others[3]) not in error.why
+        # The key that the host file names is offered first.
+        assert reach(sshd.settings()) == (b"", 0)
+
     def test_a_server_that_takes_passwords_alone(self, sshd: Sshd) -> None:
         sshd.stop()
         sshd.options |= {"PubkeyAuthentication": "no", "PasswordAuthentication": "yes"}
