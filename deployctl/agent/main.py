@@ -28,6 +28,7 @@ from .interface import AgentError, Call
 FAMILIES = (
     "environment",
     "files",
+    "garbage",
     "gpu",
     "hooks",
     "hub",

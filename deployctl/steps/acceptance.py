@@ -48,6 +48,7 @@ class AcceptanceStep(Step):
         if settings is None:
             raise self.fail(context, "the profile asks for no acceptance")
         last_good = _last_good(context, settings)
+        settings = _as_tolerant(settings, context.wanted.option(self.name, "tolerance"))
         gate = gate_of(settings, last_good["mean_acceptance_length"] if last_good else None)
         protocol = make_protocol(settings, profile.model.served_name, gate)
         with open_client(context) as client:
@@ -85,8 +86,20 @@ class AcceptanceStep(Step):
         return AcceptanceFailed(host, self.name, said, why, "read the diagnosis", found)
 
 
+def _as_tolerant(settings: AcceptanceSettings, tolerance: float | None) -> AcceptanceSettings:
+    """The settings with a playbook's tolerance, where the profile says none of its own."""
+    if tolerance is None or settings.tolerance is not None:
+        return settings
+    return settings.model_copy(update={"tolerance": float(tolerance)})
+
+
 def _last_good(context: Context, settings: AcceptanceSettings) -> dict[str, Any] | None:
-    """What the last good release reached on the same prompts: its id, length and positions."""
+    """What the last good release reached on the same prompts: its id, length and positions.
+
+    None on the way to a release that was named: it is not asked to be the best of all.
+    """
+    if context.wanted.pinned is not None:
+        return None
     releases = context.answers.get("releases") or {}
     for name in ("current", "previous"):
         release = releases.get(name)

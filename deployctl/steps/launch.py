@@ -26,6 +26,8 @@ from deployctl.vllm.failures import explain
 
 RUNNING = ("starting", "running")
 RESTORE = "restore"
+ALWAYS = "always"
+"""A playbook's option: start the server anew although it runs as wanted."""
 """Option: this release is being brought back, so a config that drifted is mended, not refused."""
 
 
@@ -47,14 +49,15 @@ class LaunchStep(Step):
         unit = answers["unit"]
         release = release_paths(wanted, answers).release
         runs = unit["release"] if unit["state"] in RUNNING else None
-        if runs == release and unit["supervised"]:
+        anew = runs == release and wanted.option(self.name, ALWAYS, False)
+        if runs == release and unit["supervised"] and not anew:
             return Plan("unchanged", evidence=_evidence(unit))
         wrong = objections(wanted, answers)
         if wrong:
             return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
         if runs == release:
-            why = "nobody supervises it"
+            why = "asked for" if anew else "nobody supervises it"
         return Plan("change", (Change("server", runs, release, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:

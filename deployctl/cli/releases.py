@@ -1,0 +1,84 @@
+"""Commands about releases: rollback, diff, gc."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from deployctl.cli import options, running
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands."""
+    app.command()(rollback)
+    app.command()(diff)
+    app.command()(gc)
+
+
+def rollback(
+    profile: options.Profile,
+    release: Annotated[
+        str, typer.Argument(help="A release's id, the beginning of one, or `previous`.")
+    ] = "previous",
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Serve an earlier release, as it was wanted then, and prove it; or keep what serves."""
+    running.perform(
+        profile,
+        "rollback",
+        sets=sets,
+        hosts=hosts,
+        release=release,
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def diff(
+    one: Annotated[str, typer.Argument(help="A release: id, its beginning, current, previous.")],
+    other: Annotated[str, typer.Argument(help="The release to compare it with.")],
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+) -> None:
+    """What differs between two releases: sources, packages, profile and figures."""
+    from deployctl.engine.compare import compare
+    from deployctl.report.releases import diff_lines
+
+    document = compare(running.load(profile, sets, hosts), one, other)
+    if as_json:
+        print(json.dumps(document, indent=2, default=str))
+        return
+    for line in diff_lines(document):
+        print(line)
+
+
+def gc(
+    profile: options.Profile,
+    keep: Annotated[
+        int,
+        typer.Option(min=0, help="Good releases to keep beside the current and the previous one."),
+    ] = 2,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Remove old and failed releases, and what no release of any profile refers to any more."""
+    from deployctl.engine.garbage import collect
+    from deployctl.report.releases import gc_lines
+
+    document = collect(running.load(profile, sets, hosts), keep, dry_run)
+    if as_json:
+        print(json.dumps(document, indent=2, default=str))
+        return
+    for line in gc_lines(document):
+        print(line)

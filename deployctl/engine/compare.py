@@ -1,0 +1,75 @@
+"""Two releases side by side: what they were made from, what was configured, what they reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deployctl.config.profile import Profile
+from deployctl.engine.connect import connect
+from deployctl.engine.rollback import resolve
+
+SCHEMA = "deployctl.diff/1"
+FIGURES = (
+    "acceptance.mean_acceptance_length",
+    "acceptance.acceptance_rate",
+    "acceptance.verdict",
+    "smoke.verdict",
+    "ready.seconds",
+    "build.seconds",
+)
+MADE_FROM = ("commits", "version", "wheel", "freeze", "models", "drafter_config", "gpu", "launch")
+NEVER_DIFFERENT = {"name", "description", "extends", "notify"}
+
+
+def differences(one: Any, other: Any, at: str = "") -> Iterator[dict[str, Any]]:
+    """Leaves that differ between two JSON values, with their key path. Lists are leaves."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in sorted({*one, *other}):
+            below = f"{at}.{key}" if at else str(key)
+            yield from differences(one.get(key), other.get(key), below)
+    elif one != other:
+        yield {"what": at, "old": one, "new": other}
+
+
+def manifests(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What differs between two manifests, by part. Pure."""
+    return {
+        "made_from": list(differences(_part(one, MADE_FROM), _part(other, MADE_FROM))),
+        "packages": list(differences(one.get("packages") or {}, other.get("packages") or {})),
+        "config": list(differences(_wanted(one), _wanted(other))),
+        "figures": [
+            {"what": name, "old": _figure(one, name), "new": _figure(other, name)}
+            for name in FIGURES
+            if _figure(one, name) is not None or _figure(other, name) is not None
+        ],
+    }
+
+
+def _part(manifest: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: manifest.get(name) for name in names}
+
+
+def _wanted(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = manifest.get("wanted") or {}
+    return {key: value for key, value in wanted.items() if key not in NEVER_DIFFERENT}
+
+
+def _figure(manifest: Mapping[str, Any], name: str) -> Any:
+    found: Any = manifest.get("evidence") or {}
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
+    """The document of `deployctl diff`: two releases on every host; raises UsageError where one
+    is not there. `one` and `other` are ids, beginnings of ids, `current` or `previous`."""
+    hosts = []
+    for host in profile.hosts:
+        with connect(host) as connected:
+            found = connected.session.call("releases.state", profile=profile.name, last=1)
+        ids = [resolve(profile.name, found, name) for name in (one, other)]
+        old, new = (found["releases"][name] for name in ids)
+        hosts.append({"host": host.name, "old": ids[0], "new": ids[1], **manifests(old, new)})
+    return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}

@@ -1,0 +1,99 @@
+"""What can go from a host: releases beyond the kept ones, and what no release refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployctl.config.host import HostSettings
+from deployctl.config.profile import Profile
+from deployctl.engine import lock
+from deployctl.engine.connect import Connected, connect
+from deployctl.errors import RemoteError
+from deployctl.hosts.session import Call
+
+SCHEMA = "deployctl.gc/1"
+SHARED = ("environments", "wheels", "models", "jobs")
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """One thing to remove: a release of `profile`, or an entry of a shared kind. Bytes."""
+
+    kind: str
+    name: str
+    bytes: int
+    why: str
+    profile: str = ""
+
+
+def kept_releases(profile: Mapping[str, Any], keep: int) -> dict[str, str]:
+    """The releases of a profile that stay, each with why: current, previous, running, and the
+    newest sealed ones up to `keep` beside those."""
+    kept = {
+        str(profile[role]): role for role in ("running", "previous", "current") if profile[role]
+    }
+    others = [
+        (release["sealed"], name)
+        for name, release in profile["releases"].items()
+        if release["sealed"] is not None and name not in kept
+    ]
+    for _, name in sorted(others, reverse=True)[:keep]:
+        kept[name] = "among the newest good ones"
+    return kept
+
+
+def doomed(inventory: Mapping[str, Any], profile: str, keep: int) -> list[Doomed]:
+    """What goes. Pure. Other profiles keep all of their releases, and with them what they use."""
+    gone: list[Doomed] = []
+    staying: list[Mapping[str, Any]] = []
+    for name, found in inventory["profiles"].items():
+        kept = kept_releases(found, keep) if name == profile else found["releases"]
+        for release, facts in found["releases"].items():
+            if release in kept:
+                staying.append(facts)
+            else:
+                why = "never proven" if facts["sealed"] is None else "older than the kept ones"
+                gone.append(Doomed("releases", release, facts["bytes"], why, name))
+    used = {str(text) for facts in staying for text in (*facts["models"], *facts["mentions"])}
+    used |= {str(facts["environment"]) for facts in staying}
+    names = {part for text in used for part in text.split("/")}
+    for kind in SHARED:
+        for name, facts in inventory[kind].items():
+            if name not in names and facts.get("state") != "running":
+                gone.append(Doomed(kind, name, facts["bytes"], "no release refers to it"))
+    return gone
+
+
+def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:
+    """Remove what can go on every host, one after the other; returns the document."""
+    hosts = []
+    for host in profile.hosts:
+        with connect(host) as connected:
+            hosts.append(_host(host, connected, profile.name, keep, dry_run))
+    return {"schema": SCHEMA, "profile": profile.name, "dry_run": dry_run, "hosts": hosts}
+
+
+def _host(
+    host: HostSettings, connected: Connected, profile: str, keep: int, dry_run: bool
+) -> dict[str, Any]:
+    names: Sequence[str] = connected.session.call("releases.profiles")
+    # Another profile's run may be about to refer to what nobody refers to yet.
+    takes = [lock.take(name, f"gc-{profile}") for name in sorted({*names, profile})]
+    for answer in connected.session.ask(takes):
+        if isinstance(answer, RemoteError):
+            raise lock.held(host.name, answer) if answer.kind == "locked" else answer
+    found = doomed(connected.session.call("garbage.inventory"), profile, keep)
+    removed: list[dict[str, Any]] = []
+    for one in found:
+        failure = None if dry_run else _remove(connected, one)
+        removed.append({**vars(one), "error": failure})
+    total = sum(one["bytes"] for one in removed if one["error"] is None)
+    return {"host": host.name, "removed": removed, "bytes": total}
+
+
+def _remove(connected: Connected, one: Doomed) -> str | None:
+    arguments = {"kind": one.kind, "name": one.name, "profile": one.profile}
+    (answer,) = connected.session.ask([Call("garbage.remove", arguments)])
+    return answer.message if isinstance(answer, RemoteError) else None

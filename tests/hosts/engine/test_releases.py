@@ -1,0 +1,82 @@
+"""Releases on a host: the way to an earlier one, what differs between two, and what may go."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployctl.engine.compare import compare
+from deployctl.engine.garbage import collect
+from deployctl.errors import LockHeld
+from tests.hosts.served.host import STALE, ServedHost
+
+OTHER = "serve.env.WHICH=other"
+THIRD = "serve.env.WHICH=third"
+
+
+def test_rollback_serves_the_previous_release_as_it_was_wanted(served: ServedHost) -> None:
+    first = served.up().hosts[0].release
+    second = served.up(OTHER).hosts[0].release
+    back = served.up(playbook="rollback")
+    assert (back.outcome, back.exit_code) == ("deployed", 0)
+    unit, releases = served.unit(), served.releases()
+    assert unit["release"] == first == releases["current"]
+    assert releases["previous"] == second
+    forth = served.up(OTHER, playbook="rollback", release=str(second)[:6])
+    assert forth.hosts[0].release == second == served.unit()["release"]
+    assert served.up(OTHER).outcome == "unchanged"
+
+
+def test_a_rollback_that_fails_keeps_what_serves(served: ServedHost) -> None:
+    served.up()
+    second = served.up(OTHER).hosts[0].release
+    for program in served.root.glob("environments/*/bin/vllm"):
+        text = program.read_text("utf-8")
+        broken = text.replace("def main() -> int:\n", "def main() -> int:\n    broken()\n")
+        # The way back needs the whole program again.
+        program.write_text(broken, encoding="utf-8")
+    failed = served.up(playbook="rollback")
+    assert failed.exit_code == 7
+    assert failed.hosts[0].way_back is not None, "and that is said"
+    assert served.releases()["current"] == second
+
+
+def test_diff_tells_sources_profile_and_figures(served: ServedHost) -> None:
+    served.up()
+    served.up(OTHER)
+    (host,) = compare(served.profile(), "previous", "current")["hosts"]
+    assert {"what": "serve.env.WHICH", "old": None, "new": "other"} in host["config"]
+    assert host["packages"] == []
+    lengths = [f for f in host["figures"] if f["what"] == "acceptance.mean_acceptance_length"]
+    assert lengths == [{"what": "acceptance.mean_acceptance_length", "old": 8.0, "new": 8.0}]
+    assert [c["what"] for c in host["made_from"]] == ["launch"] or not host["made_from"]
+
+
+def test_gc_keeps_what_serves_and_what_it_may_go_back_to(served: ServedHost) -> None:
+    oldest = served.up().hosts[0].release
+    previous = served.up(OTHER).hosts[0].release
+    current = served.up(THIRD).hosts[0].release
+    failed = served.up(STALE).hosts[0].release
+    unused = served.root / "environments" / "unused"
+    (unused / "bin").mkdir(parents=True)
+    told = collect(served.profile(), keep=0, dry_run=True)
+    assert set(served.releases()["releases"]) == {oldest, previous, current, failed}
+    done = collect(served.profile(), keep=0, dry_run=False)
+    removed = {(one["kind"], one["name"]) for one in done["hosts"][0]["removed"]}
+    assert removed == {(one["kind"], one["name"]) for one in told["hosts"][0]["removed"]}
+    assert removed == {
+        ("releases", oldest),
+        ("releases", failed),
+        ("environments", "unused"),
+    }
+    assert set(served.releases()["releases"]) == {previous, current}
+    assert served.up(THIRD).outcome == "unchanged"
+    assert served.up(playbook="rollback").outcome == "deployed"
+
+
+def test_gc_does_nothing_while_a_run_is_at_work(served: ServedHost) -> None:
+    served.up()
+    with served.start("up", "--set", "serve.env.STAND_IN_START=30") as run:
+        run.told("ready: started")
+        with pytest.raises(LockHeld):
+            collect(served.profile(), keep=0, dry_run=False)
+        run.kill()
