@@ -1,0 +1,63 @@
+"""Elements of a page, built as a tree: text is escaped where it is written, never by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree import ElementTree
+
+Node = ElementTree.Element
+Child = Node | str | None
+VOID = {"meta", "br", "hr"}
+
+
+def element(tag: str, /, *children: Child | Iterable[Child], **attributes: object) -> Node:
+    """An element with children; `class_` stands for class, `_` in names for `-`.
+
+    Children may be nested lists; None is left out, as is an attribute that is None.
+    """
+    node = ElementTree.Element(tag)
+    for name, value in attributes.items():
+        if value is not None:
+            node.set(name.rstrip("_").replace("_", "-"), _text(value))
+    for child in _flat(children):
+        _append(node, child)
+    return node
+
+
+def document(title: str, style: str, *body: Child | Iterable[Child]) -> str:
+    """A whole page without a script and without anything from elsewhere."""
+    sheet = element("style")
+    sheet.text = style
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        sheet,
+    )
+    root = element("html", head, element("body", *body), lang="en")
+    return "<!doctype html>\n" + ElementTree.tostring(root, encoding="unicode", method="html")
+
+
+def _text(value: object) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def _flat(children: Iterable[Child | Iterable[Child]]) -> Iterable[Node | str]:
+    for child in children:
+        if child is None:
+            continue
+        if isinstance(child, str | ElementTree.Element):
+            yield child
+        else:
+            yield from _flat(child)
+
+
+def _append(node: Node, child: Node | str) -> None:
+    if not isinstance(child, str):
+        node.append(child)
+    elif len(node):
+        node[-1].tail = (node[-1].tail or "") + child
+    else:
+        node.text = (node.text or "") + child

@@ -1,0 +1,225 @@
+"""Parts of a report's page that need no chart: figures, tables, failures, configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployctl.report.charts import Mark
+from deployctl.report.markup import Child, Node, element
+
+Step = Mapping[str, Any]
+
+
+def headline(host: Mapping[str, Any]) -> str:
+    """One line on a host: what acceptance measured, else what failed."""
+    for step in host["steps"]:
+        evidence = step.get("evidence") or {}
+        if step["step"] == "acceptance" and evidence.get("mean_acceptance_length") is not None:
+            interval = evidence.get("interval")
+            span = f" ({interval['low']:.2f} to {interval['high']:.2f})" if interval else ""
+            length = f"{evidence['mean_acceptance_length']:.2f}{span}"
+            return f"acceptance {evidence['verdict']}, mean acceptance length {length}"
+    error = host.get("error")
+    return str(error["what"]) if error else ""
+
+
+def releases(host: Mapping[str, Any]) -> str:
+    """Which release was made or proven, and which one was before."""
+    before = f", before: {host['previous']}" if host.get("previous") else ""
+    restored = "; the previous release was restored" if host.get("restored") else ""
+    gap = host.get("without_service")
+    away = "" if gap is None else f"; without service for {gap:.1f} s"
+    return f"release {host.get('release') or 'unknown'}{before}{restored}{away}"
+
+
+def failure(host: Mapping[str, Any]) -> Node | None:
+    """What failed, the remote's own words, and what to do next."""
+    error = host.get("error")
+    if not error:
+        return None
+    return element(
+        "div",
+        element("p", element("strong", error["what"])),
+        element("pre", error["why"]) if error["why"] else None,
+        element("p", f"Next: {error['next']}") if error["next"] else None,
+        class_="verdict bad",
+    )
+
+
+def figures(evidence: Mapping[str, Any]) -> Node:
+    """The figures of acceptance that people ask for first."""
+    interval = evidence.get("interval")
+    span = "unknown"
+    if interval:
+        span = f"{interval['low']:.2f} to {interval['high']:.2f} at {interval['confidence']:.0%}"
+    other = evidence.get("other_traffic") or {}
+    listed = {
+        "mean acceptance length": two(evidence.get("mean_acceptance_length")),
+        "interval": span,
+        "acceptance rate": percent(evidence.get("acceptance_rate")),
+        "drafts": shown(evidence.get("drafts")),
+        "requests": shown(evidence.get("requests")),
+        "other traffic": f"{other['tokens']} tokens" if other.get("tokens") else "none seen",
+    }
+    return element(
+        "dl",
+        [
+            element("div", element("dt", name), element("dd", value))
+            for name, value in listed.items()
+        ],
+        class_="figures",
+    )
+
+
+def marks(evidence: Mapping[str, Any]) -> list[Mark]:
+    """Our length and what it is compared with, as marks of a chart."""
+    interval = evidence.get("interval") or {}
+    length = evidence["mean_acceptance_length"]
+    made = [Mark("this run", length, "ours", interval.get("low"), interval.get("high"))]
+    good = evidence.get("last_good")
+    if good:
+        made.append(Mark("last good release", good["mean_acceptance_length"], "good"))
+    made += [
+        Mark(f"published [{number}]", reference["mean_acceptance_length"], "reference")
+        for number, reference in enumerate(evidence.get("references") or (), 1)
+    ]
+    return made
+
+
+def references(evidence: Mapping[str, Any]) -> Node | None:
+    """Published figures with their sources; they are others' and not ours."""
+    listed = evidence.get("references") or []
+    if not listed:
+        return None
+    return element(
+        "p",
+        "Published, not measured here: ",
+        "; ".join(
+            f"[{number}] {one['mean_acceptance_length']:.2f}, {one['source']}"
+            for number, one in enumerate(listed, 1)
+        ),
+        class_="soft",
+    )
+
+
+def diagnosis(evidence: Mapping[str, Any]) -> list[Child]:
+    """Likely causes of a bad acceptance, each with what a check said."""
+    causes = evidence.get("diagnosis") or []
+    if not causes:
+        return []
+    rows = [[one["result"], one["cause"], one["reason"]] for one in causes]
+    return [element("h3", "Diagnosis"), table(["check", "cause", "reason"], rows)]
+
+
+def smoke(evidence: Mapping[str, Any]) -> list[Child]:
+    """Each smoke request, its verdict and its pace; the answers folded away."""
+    checks = evidence.get("checks") or []
+    if not checks:
+        return []
+    rows = []
+    answers: list[Child] = []
+    for check in checks:
+        result = check["result"]
+        said = "; ".join([*result["problems"], *result["notes"]])
+        pace = result.get("tokens_per_second")
+        speed = "" if pace is None else f"{pace:.0f} tokens/s"
+        rows.append([check["name"], result["verdict"], speed, said])
+        if result.get("content"):
+            answers.append(
+                element(
+                    "details",
+                    element("summary", f"Answer to {check['name']}"),
+                    element("pre", result["content"]),
+                )
+            )
+    head = ["request", "verdict", "speed", "remarks"]
+    return [element("h3", "Smoke"), table(head, rows), *answers]
+
+
+def config(steps: Mapping[str, Step]) -> list[Child]:
+    """What was changed in the drafter's config.json, old beside new."""
+    changed = ((steps.get("drafter") or {}).get("evidence") or {}).get("changed") or []
+    wrong = ((steps.get("acceptance") or {}).get("evidence") or {}).get("config_differences") or []
+    parts: list[Child] = []
+    if changed:
+        rows = [[one["key"], as_json(one["old"]), as_json(one["new"])] for one in changed]
+        parts += [element("h3", "Drafter config"), table(["key", "was", "is"], rows)]
+    if wrong:
+        rows = [[one["key"], as_json(one["actual"]), as_json(one["wanted"])] for one in wrong]
+        parts += [element("h3", "Drafter config in use"), table(["key", "is", "wanted"], rows)]
+    return parts
+
+
+def fixes(steps: Mapping[str, Step]) -> list[Child]:
+    """Known defects of vLLM and whether this build has their fixes."""
+    found = ((steps.get("verify") or {}).get("evidence") or {}).get("fixes") or []
+    if not found:
+        return []
+    rows = [[one["fix"], one["verdict"]] for one in found]
+    return [element("h3", "Fixes"), table(["fix", "in this build"], rows)]
+
+
+def versions(steps: Mapping[str, Step], acceptance: Mapping[str, Any]) -> list[Child]:
+    """What was asked for, installed and answering."""
+    build = (steps.get("build") or {}).get("evidence") or {}
+    server = (acceptance.get("server") or {}).get("version")
+    named = {
+        "commit requested": build.get("commit_requested"),
+        "commit installed": build.get("commit_installed"),
+        "commit imported": build.get("commit_imported"),
+        "version installed": build.get("version_installed"),
+        "strategy": build.get("strategy"),
+        "version that answers": server,
+    }
+    rows = [[name, str(value)] for name, value in named.items() if value is not None]
+    return [element("h3", "Versions"), table(["what", "value"], rows)] if rows else []
+
+
+def past(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A run as a line of history: its outcome and what acceptance measured."""
+    found: dict[str, Any] = {"length": None, "verdict": "", "most": 2.0}
+    for host in report["hosts"]:
+        for step in host["steps"]:
+            evidence = step.get("evidence") or {}
+            if step["step"] == "acceptance" and evidence.get("verdict"):
+                found["length"] = evidence.get("mean_acceptance_length")
+                found["verdict"] = evidence["verdict"]
+                found["most"] = len(evidence.get("per_position") or ()) + 1.0
+    names = ("run", "playbook", "outcome")
+    return found | {name: str(report.get(name, "")) for name in names}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Node:
+    """A table that scrolls by itself where it is too wide."""
+    body = [element("tr", [element("td", cell) for cell in row]) for row in rows]
+    return element(
+        "div",
+        element(
+            "table",
+            element("thead", element("tr", [element("th", name, scope="col") for name in head])),
+            element("tbody", body),
+        ),
+        class_="scroll",
+    )
+
+
+def two(value: float | None) -> str:
+    """A number with two digits, or that it is not known."""
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage."""
+    return "unknown" if value is None else f"{value:.1%}"
+
+
+def shown(value: object) -> str:
+    """A value, or that it is not known."""
+    return "unknown" if value is None else str(value)
+
+
+def as_json(value: object) -> str:
+    """A configuration value as it stands in a file."""
+    return "absent" if value is None else json.dumps(value)

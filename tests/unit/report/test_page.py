@@ -1,0 +1,245 @@
+"""The page of a run: what it says, that it is whole by itself, and how it looks in a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.report import charts
+from deployctl.report.markup import element
+from deployctl.report.page import page
+from tests.unit.report import documents
+
+PAGES: dict[str, Callable[[], dict[str, Any]]] = {
+    "passed": documents.passed,
+    "failed": documents.failed,
+    "refused": documents.refused,
+}
+
+
+class Outline(HTMLParser):
+    """Tags, attributes and text of a page; fails on tags that do not close."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] != ["style"]:
+            self.text += data
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_fetched_and_nothing_runs(name: str) -> None:
+    text = page(PAGES[name](), [documents.passed()])
+    outline = Outline(text)
+    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in outline.tags}
+    attributes = {name for _, given in outline.tags for name in given}
+    assert not {"src", "href", "onclick", "onload"} & attributes
+    assert not re.search(r"url\(|@import|https?://", text)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_chart_has_a_name_and_a_description(name: str) -> None:
+    text = page(PAGES[name](), [documents.passed()])
+    pictures = [given for tag, given in Outline(text).tags if tag == "svg"]
+    assert pictures
+    assert all(given["role"] == "img" and given["aria-label"] for given in pictures)
+    assert text.count("<title>") == len(pictures) + 1
+    assert text.count("<desc>") == len(pictures)
+
+
+def test_the_verdict_comes_first_in_one_line() -> None:
+    text = Outline(page(documents.passed())).text
+    assert "demo: deployed" in text
+    assert "acceptance pass, mean acceptance length 7.90 (7.81 to 7.95)" in text
+    assert text.index("mean acceptance length 7.90") < text.index("Host local")
+
+
+def test_a_failure_names_the_wrong_key_and_what_to_do() -> None:
+    text = Outline(page(documents.failed())).text
+    assert "dflash_config.mask_token_id is 0, wanted 3" in text
+    assert "Next: write the wanted config" in text
+    assert "confirmed" in text
+
+
+def test_what_the_page_must_show() -> None:
+    text = Outline(page(documents.passed(), [documents.failed()])).text
+    for part in (
+        "Drafter config",
+        "[0, 2, 4]",
+        "dflash-layer-offset",
+        "0.32.0+cpu",
+        "Last runs",
+        "20261130T050000Z-c0ffee",
+        "vLLM PR #40727",
+        "without service for 41.3 s",
+    ):
+        assert part in text
+
+
+def test_text_of_others_is_text() -> None:
+    outline = Outline(page(documents.refused()))
+    assert 'no route & <no> "name"' in outline.text
+    assert "if a < b and c > d" in Outline(page(documents.passed())).text
+
+
+def test_an_undrafted_position_and_many_positions() -> None:
+    drawn = charts.positions([0.5, None])
+    assert "none" in "".join(drawn.itertext())
+    many = charts.positions([0.9] * 15)
+    assert ".90" in "".join(many.itertext())
+
+
+def test_elements_escape_and_leave_out() -> None:
+    node = element("p", "a < b", None, [element("b", "x"), " tail"], class_="y", id=None)
+    assert "".join(node.itertext()) == "a < bx tail"
+    assert node.attrib == {"class": "y"}
+
+
+# -- in a browser --------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium")
+WIDTHS = {"desktop": 1280, "phone": 500}
+"""A headless window is never narrower than 500."""
+
+
+def chromium(*arguments: str) -> str:
+    """Run the browser without a network of its own; what it prints."""
+    assert CHROMIUM, "chromium is missing: install the packages in tests/unit/report/apt.txt"
+    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+    # Nothing may be fetched: every name resolves to nowhere.
+    alone = "--host-resolver-rules=MAP * ~NOTFOUND"
+    done = subprocess.run(
+        [CHROMIUM, *flags, alone, *arguments], capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    for name, make in PAGES.items():
+        text = page(make(), [documents.failed(), documents.passed()])
+        (folder / f"{name}.html").write_text(text)
+        # The same page with a line that measures it: how wide it is, and how its box is painted.
+        probe = (
+            "<script>document.title=[document.documentElement.scrollWidth,innerWidth,"
+            "...[...document.querySelectorAll('svg')].map(s=>Math.round("
+            "s.getBoundingClientRect().width))].join(' ')</script>"
+        )
+        (folder / f"{name}-measured.html").write_text(text.replace("</body>", probe + "</body>"))
+    return folder
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_the_layout_fits_the_window(written: Path, name: str, width: str) -> None:
+    """Nothing sticks out sideways, and every chart has a size."""
+    dom = chromium(
+        f"--window-size={WIDTHS[width]},1200",
+        "--dump-dom",
+        (written / f"{name}-measured.html").as_uri(),
+    )
+    title = re.search(r"<title>([\d ]+)</title>", dom)
+    assert title is not None
+    content, window, *pictures = map(int, title[1].split())
+    assert content <= window
+    assert pictures
+    assert all(300 <= picture <= window for picture in pictures)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_light_and_dark_are_the_same_layout_in_other_colours(
+    written: Path, tmp_path: Path, width: str
+) -> None:
+    shots = {}
+    for scheme, setting in {"dark": 0, "light": 1}.items():
+        shot = tmp_path / f"{scheme}.png"
+        chromium(
+            f"--window-size={WIDTHS[width]},900",
+            f"--blink-settings=preferredColorScheme={setting}",
+            f"--screenshot={shot}",
+            (written / "passed.html").as_uri(),
+        )
+        shots[scheme] = rows(shot)
+    light, dark = shots["light"], shots["dark"]
+    assert len(light) == len(dark)
+    # The corner is paper: bright in the one, dark in the other.
+    assert sum(light[0][:3]) > 600
+    assert sum(dark[0][:3]) < 150
+    # What differs from the paper stands in the same lines of the picture.
+    drawn = [
+        [any(row[i : i + 3] != row[:3] for i in range(0, len(row), 3)) for row in shot]
+        for shot in (light, dark)
+    ]
+    same = sum(one == other for one, other in zip(*drawn, strict=True))
+    assert same / len(light) > 0.98
+    assert sum(drawn[0]) > len(light) * 0.5
+
+
+def rows(png: Path) -> list[bytes]:
+    """The lines of an 8-bit RGB or RGBA picture as RGB bytes (PNG, ISO/IEC 15948)."""
+    data = png.read_bytes()
+    packed, at, width, depth = b"", 8, 0, 3
+    while at < len(data):
+        (length,) = struct.unpack(">I", data[at : at + 4])
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        if kind == b"IHDR":
+            width, _, bits, colour = struct.unpack(">IIBB", body[:10])
+            assert (bits, colour) in ((8, 2), (8, 6))
+            depth = 3 if colour == 2 else 4
+        elif kind == b"IDAT":
+            packed += body
+        at += 12 + length
+    raw, stride = zlib.decompress(packed), width * depth
+    lines: list[bytes] = []
+    before = bytes(stride)
+    for start in range(0, len(raw), stride + 1):
+        before = _unfiltered(raw[start], raw[start + 1 : start + 1 + stride], before, depth)
+        pixels = before if depth == 3 else b"".join(before[i : i + 3] for i in range(0, stride, 4))
+        lines.append(pixels)
+    return lines
+
+
+def _unfiltered(kind: int, line: bytes, above: bytes, depth: int) -> bytes:
+    if kind == 0:
+        return line
+    made = bytearray(line)
+    for i, value in enumerate(made):
+        left = made[i - depth] if i >= depth else 0
+        up, corner = above[i], above[i - depth] if i >= depth else 0
+        if kind == 1:
+            guess = left
+        elif kind == 2:
+            guess = up
+        elif kind == 3:
+            guess = (left + up) // 2
+        else:
+            far = left + up - corner
+            guess = min((left, up, corner), key=lambda near: abs(far - near))
+        made[i] = (value + guess) & 0xFF
+    return bytes(made)
