@@ -118,4 +118,5 @@ FIX = Fix(
     fixed_in='0.33.0; from 0.30.0 by "disable_eagle_block_drop": true',
     shows="prefix-cache hits stay low or at 0: time to first token, not acceptance",
     probe=probe,
+    needle="KVCacheManager(",
 )

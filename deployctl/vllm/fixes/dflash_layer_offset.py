@@ -102,4 +102,5 @@ FIX = Fix(
     fixed_in="0.22.0",
     shows="mean acceptance length a few per cent low; acceptance alone cannot show it",
     probe=probe,
+    needle="target_layer_ids",
 )

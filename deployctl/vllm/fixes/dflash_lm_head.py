@@ -65,4 +65,5 @@ FIX = Fix(
     fixed_in="0.26.0",
     shows="acceptance of about 0 with a …ForConditionalGeneration target on the V2 runner",
     probe=probe,
+    needle="target_lm_head",
 )

@@ -82,4 +82,5 @@ FIX = Fix(
     fixed_in="0.23.0",
     shows="acceptance sinks steadily under concurrency with prefix caching",
     probe=probe,
+    needle="allocate_slots(",
 )

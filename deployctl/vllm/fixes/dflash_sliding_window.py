@@ -170,4 +170,5 @@ FIX = Fix(
     fixed_in="0.26.0, on the V2 model runner only",
     shows="acceptance at later positions falls to zero once the context passes the window",
     probe=probe,
+    needle="DFlash",
 )

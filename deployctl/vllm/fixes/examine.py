@@ -46,6 +46,10 @@ def examine(tree: str, names: Optional[List[str]] = None) -> Dict[str, Any]:
 def _one(fix: Fix, tree: Tree) -> Dict[str, Any]:
     try:
         findings = fix.probe(tree)
+        findings += [
+            Finding(UNKNOWN, path, None, "this Python cannot parse it")
+            for path in tree.unparsable(fix.needle)
+        ]
     except Exception as error:
         findings = [Finding(UNKNOWN, None, None, f"the probe failed: {error!r}")]
     return as_data(fix, findings)

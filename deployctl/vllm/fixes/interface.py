@@ -37,6 +37,8 @@ class Fix(NamedTuple):
     shows: str
     """How the defect shows in service."""
     probe: Callable[[Tree], List[Finding]]
+    needle: str
+    """A text of every file that the probe must be able to read."""
 
 
 def verdict(findings: List[Finding]) -> str:

