@@ -1,0 +1,169 @@
+"""Who ends when, and who notices: the controller, the agent, the link between them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from deployctl.errors import ConnectionLost, RemoteError
+from deployctl.hosts.interface import Ending
+from deployctl.hosts.local import LocalChannel
+from deployctl.hosts.session import Limits, Session
+from tests.hosts.lab import processes
+from tests.hosts.lab.stand_in import QUICK, StandInHost, start
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents that hang are killed sooner than a user's would be."""
+    monkeypatch.setattr("deployctl.hosts.local.CLOSE_LIMIT", 0.3)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with start('exec "$@"', tmp_path, limits=Limits()) as session:
+        yield session
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Session]:
+    """A session that gives its host up soon."""
+    with start('exec "$@"', tmp_path) as session:
+        yield session
+
+
+class TestEnds:
+    def test_closing_ends_the_agent(self, tmp_path: Path) -> None:
+        session = start('exec "$@"', tmp_path)
+        pid = session.agent["pid"]
+        assert processes.is_alive(pid)
+        session.close()
+        assert not processes.is_alive(pid)
+        session.close()
+        with pytest.raises(ConnectionLost):
+            session.call("network.listener", port=1)
+
+    def test_nothing_is_left_behind(self, tmp_path: Path) -> None:
+        def inventory() -> tuple[int, set[int], set[threading.Thread]]:
+            return open_files(), set(processes.children(os.getpid())), set(threading.enumerate())
+
+        start('exec "$@"', tmp_path).close()
+        before = inventory()
+        for _ in range(3):
+            with start('exec "$@"', tmp_path) as session:
+                session.call("network.listener", port=1)
+        assert all(now <= then for now, then in zip(inventory(), before, strict=True))
+
+    def test_an_agent_that_dies_is_noticed_at_once(self, session: Session) -> None:
+        waiting = session.stream("files.put", path="@/x", size=1, sha256="0")
+        began = time.monotonic()
+        os.kill(session.agent["pid"], signal.SIGKILL)
+        with pytest.raises(ConnectionLost) as caught:
+            waiting.result()
+        assert time.monotonic() - began < 1
+        assert "the connection to the agent ended" in caught.value.what
+        with pytest.raises(ConnectionLost):
+            session.call("network.listener", port=1)
+
+    def test_an_agent_that_hangs_is_noticed_in_time(self, watched: Session) -> None:
+        waiting = watched.stream("files.put", path="@/x", size=1, sha256="0")
+        began = time.monotonic()
+        os.kill(watched.agent["pid"], signal.SIGSTOP)
+        with pytest.raises(ConnectionLost) as caught:
+            waiting.result()
+        assert QUICK.dead - 0.2 < time.monotonic() - began < QUICK.dead + 1
+        assert "stopped answering" in caught.value.what
+
+    def test_a_host_that_takes_no_more_is_noticed_too(self, watched: Session) -> None:
+        # Its pipe is full: the sender is stuck, and the watch over it must not be.
+        os.kill(watched.agent["pid"], signal.SIGSTOP)
+        with pytest.raises(ConnectionLost, match="stopped answering"):
+            watched.call("files.write", path="@/x", text="x" * 10_000_000)
+
+    def test_an_agent_that_works_long_is_not_taken_for_dead(self, watched: Session) -> None:
+        waiting = watched.stream("files.put", path="@/x", size=1, sha256="0")
+        time.sleep(QUICK.dead * 2)
+        waiting.cancel()
+        with pytest.raises(RemoteError, match="given up"):
+            waiting.result()
+
+    def test_an_orphan_ends_and_its_lock_falls(self, tmp_path: Path) -> None:
+        # The controller is there and silent, as behind a link that was cut: only the agent's
+        # own watch can end it.
+        limits = Limits(ping=60, dead=60, silence=2)
+        with start('exec "$@"', tmp_path) as other:
+            orphan = Session(StandInHost('exec "$@"'), root=str(tmp_path), limits=limits)
+            assert orphan.call("releases.lock", profile="demo", holder={"run": "r1"})
+            pid = orphan.agent["pid"]
+            began = time.monotonic()
+            with pytest.raises(RemoteError):
+                other.call("releases.lock", profile="demo", holder={"run": "r2"})
+            while processes.is_alive(pid):
+                assert time.monotonic() - began < 6
+                time.sleep(0.02)
+            assert time.monotonic() - began > 1.5
+            assert other.call("releases.lock", profile="demo", holder={"run": "r2"}, wait=2)
+        orphan.close()
+
+    def test_an_orphan_that_is_stuck_ends_too(self, tmp_path: Path) -> None:
+        limits = Limits(ping=60, dead=60, silence=1)
+        host = DeafHost('exec "$@"')
+        session = Session(host, root=str(tmp_path), limits=limits)
+        pid = session.agent["pid"]
+        host.deaf.set()
+        session.call("files.write", path="@/big", text="x" * 4_000_000)
+        with pytest.raises(ConnectionLost):
+            session.call("files.read", path="@/big", limit=1 << 24)
+        assert not processes.is_alive(pid)
+        session.close()
+
+
+def open_files() -> int:
+    """How many files are open, what the listing itself opens left out."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class DeafHost(StandInHost):
+    """A host whose output stops being read once `deaf` is set, and until its process ends."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__(script)
+        self.deaf = threading.Event()
+
+    def open(self, argv: Sequence[str]) -> LocalChannel:
+        channel = super().open(argv)
+        receive, pid = channel.receive, channel._process.pid
+
+        def deaf_receive() -> bytes:
+            data = receive()
+            while self.deaf.is_set() and len(data) >= 65536 and processes.is_alive(pid):
+                time.sleep(0.02)
+            return data
+
+        channel.receive = deaf_receive  # type: ignore[method-assign]
+        return channel
+
+
+class TestLocalChannel:
+    def test_the_status_and_the_last_words(self) -> None:
+        channel = LocalChannel(["sh", "-c", "echo out; echo err >&2; exit 7"])
+        assert channel.receive() == b"out\n"
+        assert channel.receive() == b""
+        assert channel.ending() == Ending(7, "err\n")
+        channel.close()
+        assert channel.ending() == Ending(7, "err\n")
+
+    def test_one_that_ignores_its_end_is_killed(self) -> None:
+        channel = LocalChannel(["sleep", "60"])
+        began = time.monotonic()
+        channel.close()
+        assert time.monotonic() - began < 6
+        with pytest.raises(OSError):
+            channel.send(b"x")
+        assert channel.receive() == b""
