@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from deployctl.config.host import HostSettings
-from deployctl.errors import HostError
 from deployctl.hosts.container import ContainerTransport
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.ssh import SshTransport
@@ -34,12 +33,6 @@ def test_the_way_to_a_host_and_its_node(settings, kind, node) -> None:
     way, under = transport(host), node_transport(host)
     assert isinstance(way, kind) and way.name == "gpu"
     assert (under.name if under is not None else None) == node
-
-
-def test_a_node_that_is_but_a_name() -> None:
-    host = HostSettings(name="gpu", container={"id": "129"}, node="pve")
-    with pytest.raises(HostError, match="'pve' is a name that nothing stands behind"):
-        transport(host)
 
 
 def test_a_local_host_needs_no_ssh_library() -> None:
