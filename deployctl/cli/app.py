@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 from deployctl import __version__
-from deployctl.cli import clean, deploy, drafter, inspect, measure, profiles, releases
+from deployctl.cli import clean, deploy, drafter, inspect, measure, profiles, releases, report
 from deployctl.errors import DeployError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ clean.register(app)
 inspect.register(app)
 releases.register(app)
 measure.register(app)
+report.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 

@@ -60,6 +60,7 @@ def up(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="The same as `plan`.")] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    metrics_file: options.MetricsFile = None,
 ) -> None:
     """Make the profile's hosts serve what it says, and prove it."""
     if dry_run:
@@ -75,6 +76,7 @@ def up(
         lock_wait=lock_wait,
         as_json=as_json,
         quiet=quiet,
+        metrics_file=metrics_file,
     )
 
 
@@ -89,6 +91,7 @@ def run_playbook(
     lock_wait: options.LockWait = "0s",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    metrics_file: options.MetricsFile = None,
 ) -> None:
     """Run a playbook for a profile."""
     running.perform(
@@ -102,6 +105,7 @@ def run_playbook(
         lock_wait=lock_wait,
         as_json=as_json,
         quiet=quiet,
+        metrics_file=metrics_file,
     )
 
 

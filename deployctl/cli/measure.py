@@ -53,11 +53,12 @@ def smoke(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    metrics_file: options.MetricsFile = None,
 ) -> None:
     """Ask the served model and check its answers."""
     _one_of({"--profile": profile, "--url": url})
     if url is None:
-        _gate("smoke", str(profile), sets, hosts, as_json, quiet)
+        _gate("smoke", str(profile), sets, hosts, as_json, quiet, metrics_file)
     from deployctl.config.checks import SmokeSettings
     from deployctl.report.measured import smoke_lines
     from deployctl.steps import checks
@@ -100,11 +101,12 @@ def acceptance(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    metrics_file: options.MetricsFile = None,
 ) -> None:
     """Measure how much of what the drafter proposes is accepted, and judge it."""
     place = _one_of({"--profile": profile, "--url": url, "--log": log, "--metrics": metrics})
     if place == "--profile":
-        _gate("acceptance", str(profile), sets, hosts, as_json, quiet)
+        _gate("acceptance", str(profile), sets, hosts, as_json, quiet, metrics_file)
     from deployctl.config.checks import AcceptanceSettings
     from deployctl.report.measured import acceptance_lines
     from deployctl.steps import checks
@@ -132,7 +134,13 @@ def acceptance(
 
 
 def _gate(
-    step: str, profile: str, sets: list[str], hosts: list[str], as_json: bool, quiet: bool
+    step: str,
+    profile: str,
+    sets: list[str],
+    hosts: list[str],
+    as_json: bool,
+    quiet: bool,
+    metrics_file: Path | None,
 ) -> None:
     """Run one gate on what a profile serves, and leave."""
     running.perform(
@@ -143,6 +151,7 @@ def _gate(
         check_gates=True,
         as_json=as_json,
         quiet=quiet,
+        metrics_file=metrics_file,
     )
 
 

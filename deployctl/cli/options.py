@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,4 +34,10 @@ CheckGates = Annotated[
 KeepFailed = Annotated[
     bool,
     typer.Option("--keep-failed", help="Leave a release that failed its gate; do not go back."),
+]
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-file", metavar="FILE", help="Write a Prometheus textfile for node_exporter."
+    ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -62,6 +63,7 @@ def perform(
     lock_wait: str = "0s",
     as_json: bool = False,
     quiet: bool = False,
+    metrics_file: Path | None = None,
 ) -> None:
     """Run a playbook (the profile's own for None) and leave with the run's exit code."""
     try:
@@ -89,6 +91,10 @@ def perform(
             print(json.dumps(refused(profile_name, error), indent=2))
         raise
     document = _run(profile, chosen, options, quiet)
+    if metrics_file is not None:
+        from deployctl.report import textfile
+
+        textfile.write(document, metrics_file)
     if as_json:
         print(json.dumps(document, indent=2, default=str))
     else:
@@ -105,8 +111,8 @@ def _run(profile: Profile, playbook: Playbook, options: Any, quiet: bool) -> dic
 
     with terminal.listener(quiet) as listen:
         made = document.report(run(profile, playbook, options, listen))
-    path = store.save(made)
-    typer.echo(f"report: {path}", err=True)
+    store.save(made)
+    typer.echo(f"report: {store.save_page(made)}", err=True)
     return made
 
 

@@ -29,6 +29,33 @@ def save(document: Mapping[str, Any]) -> Path:
     return path
 
 
+def save_page(document: Mapping[str, Any]) -> Path:
+    """Make a report's page beside it, with the profile's earlier runs as its history."""
+    from deployctl.report.page import page
+
+    path = directory() / f"{document['run']}.html"
+    earlier = [one for one in history(str(document["profile"])) if one["run"] < document["run"]]
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(page(document, earlier), encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def history(profile: str, last: int = 20) -> list[dict[str, Any]]:
+    """The last kept reports of a profile, oldest first; a damaged file is passed over."""
+    found: list[dict[str, Any]] = []
+    for run in reversed(runs()):
+        if len(found) == last:
+            break
+        try:
+            document = json.loads((directory() / f"{run}.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if document.get("profile") == profile and document.get("hosts"):
+            found.append(document)
+    return found[::-1]
+
+
 def runs() -> list[str]:
     """The ids of the kept runs, oldest first."""
     return sorted(path.stem for path in directory().glob("*.json"))
