@@ -167,6 +167,8 @@ def gpus(wanted: Deployment, answers: Answers) -> Finding:
         found = [
             f"{gpu['index']}: {gpu['name']}" for gpu in profile_gpus.profile_gpus(wanted, answers)
         ]
+    except profile_gpus.NoSuchGpu as error:
+        return Finding("gpu", "failed", None, needed, str(error.args[0]))
     except Unanswered as error:
         return Finding("gpu", "unknown", None, needed, str(error.args[0]))
     if not present or not found:

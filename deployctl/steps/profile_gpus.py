@@ -13,6 +13,10 @@ Gpu = Mapping[str, Any]
 INSIDE = "gpus.inside"
 
 
+class NoSuchGpu(Unanswered):
+    """The profile names a GPU that the host does not have."""
+
+
 def questions(wanted: Deployment) -> tuple[Question, ...]:
     """What must be known to name the profile's GPUs."""
     asked = [Question("gpus", "gpu.state", where="node")]
@@ -36,7 +40,7 @@ def profile_gpus(wanted: Deployment, answers: Answers) -> list[Gpu]:
         return _chosen(wanted, seen)
     inside = answers[INSIDE]
     if not inside["present"]:
-        raise Unanswered(f"the container has no GPU: {inside['reason']}")
+        raise NoSuchGpu(f"the container has no GPU: {inside['reason']}")
     by_uuid = {gpu["uuid"]: gpu for gpu in seen}
     chosen = _chosen(wanted, _whole(inside, "the container"))
     lost = [gpu["uuid"] for gpu in chosen if gpu["uuid"] not in by_uuid]
@@ -58,7 +62,7 @@ def _chosen(wanted: Deployment, gpus: list[Gpu]) -> list[Gpu]:
     by_index = {gpu["index"]: gpu for gpu in gpus}
     missing = [str(index) for index in indices if index not in by_index]
     if missing:
-        raise Unanswered(f"serve.gpus names GPU {', '.join(missing)}, the host has {len(gpus)}")
+        raise NoSuchGpu(f"serve.gpus names GPU {', '.join(missing)}, the host has {len(gpus)}")
     return [by_index[index] for index in indices]
 
 

@@ -1,0 +1,207 @@
+"""The agent's look at processes: what is read of them, and what is said of what cannot be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.agent import placing, processes, programs
+from deployctl.agent.devices import Devices
+from deployctl.agent.handles import Handles, ended
+from deployctl.agent.holders import Facts, Marks, bare_facts, read_all, read_process
+from deployctl.agent.interface import Call
+from deployctl.agent.processes import Stat
+from deployctl.agent.stopping import Stopping, stuck_threads
+from deployctl.agent.survey import relatives
+
+NVIDIA = Devices({"nvidia": 195, "nvidiactl": 195, "nvidia-uvm": 511, "nvidia-caps": 241})
+
+
+@contextmanager
+def program(code: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python program that has run `code` and now waits for signals."""
+    text = f"import signal\n{code}\nprint(flush=True)\nwhile True: signal.pause()"
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with program("") as process:
+        yield process
+
+
+def stat(pid: int, **facts: Any) -> Stat:
+    values = {"comm": "x", "state": "S", "parent": 1, "group": 0, "session": 0, "cpu": 0}
+    return Stat(pid=pid, start=pid, **{**values, **facts})
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "name"),
+    [
+        (195, 0, "nvidia0"),
+        (195, 15, "nvidia15"),
+        (195, 255, "nvidiactl"),
+        (195, 254, "nvidia-modeset"),
+        (511, 0, "nvidia-uvm"),
+        (511, 1, "nvidia-uvm-tools"),
+        (241, 3, "nvidia-caps/nvidia-cap3"),
+        (508, 0, None),
+        (1, 3, None),
+    ],
+)
+def test_a_device_number_names_its_file(major: int, minor: int, name: str | None) -> None:
+    assert NVIDIA.name(os.makedev(major, minor)) == name
+
+
+def test_a_held_device_is_seen_by_its_number() -> None:
+    with program("held = open('/dev/zero')") as holder:
+        found = processes.read_stat(holder.pid)
+        assert found is not None
+        *_, facts = read_process(found, Devices({"nvidia": 1}), "/nowhere")
+    assert "nvidia5" in facts["devices"]
+    assert facts["user"] and facts["executable"] and facts["namespaces"]
+
+
+def test_a_process_whose_tables_never_come_is_named_and_the_rest_are_read() -> None:
+    stuck = threading.Event()
+
+    def read(one: Stat) -> Iterable[Facts]:
+        if one.pid == 2:
+            yield dict(bare_facts(one), devices=["nvidia0"], unreadable=["maps", "cmdline"])
+            stuck.wait(10)
+        if one.pid == 3:
+            stuck.wait(10)
+        if one.pid == 4:
+            raise ProcessLookupError
+        yield bare_facts(one)
+
+    began = time.monotonic()
+    found = {f["pid"]: f for f in read_all([stat(n) for n in (1, 2, 3, 4, 5)], read, within=0.2)}
+    stuck.set()
+    assert time.monotonic() - began < 2
+    assert found[1]["unreadable"] == found[5]["unreadable"] == []
+    assert found[2]["devices"] == ["nvidia0"] and found[2]["unreadable"] == ["maps", "cmdline"]
+    assert found[3]["unreadable"] == ["everything"]
+    assert 4 not in found
+
+
+def test_marks_are_paths_below_the_root_and_nothing_beside_it() -> None:
+    marks = Marks("/srv/deployctl")
+    for path in (
+        "/srv/deployctl/profiles/demo/server/server.log",
+        "/srv/deployctl/profiles/demo/lock",
+        "/srv/deployctl/environments/e1/lib/x.so",
+        "/srv/deployctl-old/profiles/other/x",
+        "/srv/deployctl/models/m",
+    ):
+        marks.see("file", path)
+    assert [(m["kind"], m["name"]) for m in marks.found()] == [
+        ("environments", "e1"),
+        ("profiles", "demo"),
+    ]
+
+
+def test_relatives() -> None:
+    everyone = [
+        stat(10, parent=1, session=10, group=10),
+        stat(20, parent=10, session=20, group=20),
+        stat(21, parent=20, session=20, group=20),
+        stat(22, parent=21, session=22, group=22),
+        stat(23, parent=1, session=20, group=23),
+        stat(30, parent=1, session=30, group=30),
+    ]
+    assert relatives(everyone, {21}) == {10, 20, 21, 22, 23}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/lxc/129/ns/system.slice", ("lxc", "129")),
+        ("/lxc.payload.gpu-ct/init.scope", ("lxc", "gpu-ct")),
+        ("/docker/" + "a" * 64, ("docker", "a" * 12)),
+        ("/system.slice/docker-" + "b" * 64 + ".scope", ("docker", "b" * 12)),
+        (
+            "/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + "c" * 64 + ".scope",
+            ("kubernetes", "c" * 12),
+        ),
+        ("/machine.slice/machine-box.scope", ("nspawn", "box")),
+        ("/user.slice/user-0.slice/session-3.scope", None),
+        ("/lxc.monitor.129", None),
+    ],
+)
+def test_a_control_group_names_its_container(path: str, expected: tuple[str, str] | None) -> None:
+    found = placing.container([("", path)])
+    assert (None if found is None else (found["kind"], found["name"])) == expected
+
+
+@pytest.mark.parametrize("channel", ["__refrigerator", "do_freezer_trap"])
+def test_the_freezer_is_seen_in_the_wait_channel(channel: str) -> None:
+    assert placing.frozen([], channel)
+    assert not placing.frozen([], "do_wait")
+
+
+def test_a_handle_outlives_its_process_and_never_turns_into_another(
+    child: subprocess.Popen[bytes],
+) -> None:
+    found = processes.read_stat(child.pid)
+    assert found is not None
+    handles = Handles()
+    handles.keep({(found.pid, found.start): os.pidfd_open(found.pid)})
+    taken = handles.take(found.pid, found.start)
+    assert taken is not None and not ended(taken)
+    child.kill()
+    child.wait()
+    assert ended(taken)
+    os.close(taken)
+    assert handles.take(found.pid, found.start) is None
+    handles.keep({})
+
+
+def test_without_a_handle_the_start_time_decides(child: subprocess.Popen[bytes]) -> None:
+    found = processes.read_stat(child.pid)
+    assert found is not None
+    assert Handles().take(found.pid, found.start + 1) is None
+    taken = Handles().take(found.pid, found.start)
+    assert taken is not None
+    os.close(taken)
+
+
+def test_whoever_lets_go_of_the_gpu_before_the_kill_is_spared() -> None:
+    with program("signal.signal(signal.SIGTERM, signal.SIG_IGN)") as deaf:
+        found = processes.read_stat(deaf.pid)
+        assert found is not None
+        answers = iter([True, False])
+        target = {"pid": found.pid, "start": found.start, "device": True}
+        (row,) = Stopping([target], lambda pid: next(answers)).run(grace=0.1, patience=0.1)
+        assert row["fate"] == "spared" and deaf.poll() is None
+
+
+def test_where_a_living_process_waits() -> None:
+    (thread, *_) = stuck_threads(os.getpid())
+    assert thread["thread"] == os.getpid() and thread["state"] in "RS"
+
+
+def test_a_program_that_hangs_is_left_after_its_time(tmp_path: Path) -> None:
+    call = Call(str(tmp_path), lambda event: None)
+    began = time.monotonic()
+    answer = programs.ask(call, ["sh", "-c", "echo first; exec sleep 60"], 0.3)
+    assert time.monotonic() - began < 5
+    assert answer == programs.Answer(None, "first\n", "")
+    assert programs.ask(call, ["sh", "-c", "echo no >&2; exit 9"], 5).status == 9

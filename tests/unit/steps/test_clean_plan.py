@@ -1,0 +1,280 @@
+"""clean's plan as data: what is kept, stopped, refused, and how its findings are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployctl.config.profile import Profile
+from deployctl.steps import clearing
+from deployctl.steps.clean import CleanStep
+from deployctl.steps.interface import Answers, Deployment, Plan, Unanswered, Unknown
+from deployctl.steps.scene import Scene, scene
+
+UUIDS = ("GPU-a", "GPU-b", "GPU-c")
+NODE = {"name": "node", "ssh": {"address": "node"}}
+CT = {"name": "ct", "container": {"id": "129"}, "node": NODE}
+HERE = {"name": "here", "local": True}
+OUTER, INNER = 1, 2
+
+
+def wanted(host: dict[str, Any] = HERE, **options: Any) -> Deployment:
+    profile = Profile.model_validate(
+        {
+            "name": "prod",
+            "hosts": [host],
+            "model": {"path": "/m", "served_name": "m"},
+            "build": {"source": {"release": "0.33.0"}, "target": "cuda"},
+            "serve": {"port": 8123, "gpus": [2] if host is HERE else [0]},
+        }
+    )
+    return Deployment(profile, profile.hosts[0], {"clean": {"stop_unit": True, **options}})
+
+
+def process(pid: int, **facts: Any) -> dict[str, Any]:
+    return {
+        "pid": pid,
+        "start": pid * 10,
+        "comm": "x",
+        "command": ["x"],
+        "state": "S",
+        "parent": 1,
+        "group": pid,
+        "session": pid,
+        "user": "root",
+        "zombie": False,
+        "frozen": False,
+        "namespaces": [OUTER],
+        "inner_pids": [pid],
+        "container": None,
+        "devices": [],
+        "mapped": [],
+        "marks": [],
+        "unreadable": [],
+        **facts,
+    }
+
+
+def look(*processes: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    return {
+        "processes": list(processes),
+        "unreadable": [],
+        "unreadable_count": 0,
+        "hidden": None,
+        "contained": None,
+        "namespace": OUTER,
+        "namespaces": [OUTER, INNER],
+        "own": [],
+        "devices": {"nvidia": 195},
+        **facts,
+    }
+
+
+def gpus(*apps: tuple[int, int, int | None], **facts: Any) -> dict[str, Any]:
+    """`apps` are (pid, index of the GPU, MiB)."""
+    return {
+        "present": True,
+        "reason": None,
+        "unknown": None,
+        "apps_unknown": None,
+        "gpus": [
+            {"index": i, "uuid": uuid, "name": "H200", "minor": i, "mig": False, "memory_used": 0}
+            for i, uuid in enumerate(UUIDS)
+        ],
+        "apps": [
+            {"pid": pid, "uuid": UUIDS[index], "memory": memory, "name": None}
+            for pid, index, memory in apps
+        ],
+        **facts,
+    }
+
+
+ABSENT = {
+    "present": False,
+    "reason": "no driver",
+    "gpus": [],
+    "unknown": None,
+    "apps": [],
+    "apps_unknown": None,
+}
+STOPPED = {"state": "absent", "members": [], "release": None, "pid": None}
+RUNNING = {"state": "running", "members": [{"pid": 5, "start": 50}], "release": "r1", "pid": 5}
+
+
+def answers(**changes: Any) -> Answers:
+    values: dict[str, Any] = {
+        "unit": STOPPED,
+        "releases": {"releases": {}},
+        "holders": look(),
+        "gpus": gpus(),
+        "port": {"listening": False, "holders": []},
+    }
+    values.update({key.replace("_", "."): value for key, value in changes.items()})
+    return Answers(values)
+
+
+def plan(deployment: Deployment, **changes: Any) -> Plan:
+    return CleanStep().plan(deployment, answers(**changes))
+
+
+def seen(deployment: Deployment, **changes: Any) -> Scene:
+    return scene(deployment, answers(**changes))
+
+
+def test_nothing_to_stop_is_still_measured() -> None:
+    made = plan(wanted())
+    assert made.status == "check"
+    assert made.evidence["memory_before"] == {"2": 0}
+
+
+def test_the_unit_is_one_change_and_its_processes_are_not_told_twice() -> None:
+    unit = process(5, command=["VLLM::EngineCore"], devices=["nvidia2"])
+    made = plan(wanted(), unit=RUNNING, holders=look(unit), gpus=gpus((5, 2, 900)))
+    assert [(c.what, c.old, c.new) for c in made.changes] == [("unit prod", "r1", "stopped")]
+
+
+def test_what_a_dead_server_left_of_its_session_is_stopped_too() -> None:
+    left = {**RUNNING, "state": "failed"}
+    assert [c.what for c in plan(wanted(), unit=left).changes] == ["unit prod"]
+
+
+def test_a_shared_box_in_words() -> None:
+    """Case 7: ours is stopped, what stays on GPU 2 is named, GPUs 0 and 1 are not looked at."""
+    ours = process(2148808, command=["VLLM::EngineCore"], devices=["nvidia2"])
+    theirs = process(3180618, command=["./grpc_server_main"], devices=["nvidia2"])
+    unit = {**RUNNING, "members": [{"pid": 2148808, "start": 21488080}]}
+    apps = gpus((2148808, 2, 13074), (3180618, 2, 740), (76926, 0, 4164))
+    made = plan(wanted(), unit=unit, holders=look(ours, theirs), gpus=apps)
+    assert made.status == "change"
+    after = seen(wanted(), holders=look(theirs), gpus=gpus((3180618, 2, 740)))
+    assert clearing.held_by(wanted(), after, "GPU-c", 740) == (
+        "740 MiB held by PID 3180618 './grpc_server_main' (foreign, 740 MiB)"
+    )
+    assert after.memory() == {"2": 0}
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({}, "held by nobody visible: the driver keeps it, see deployctl clean --reset"),
+        ({"contained": "lxc"}, "held by nobody visible from here: look on the node"),
+        ({"hidden": "hidepid"}, "held by somebody who cannot be seen: hidepid"),
+        (
+            {
+                "unreadable_count": 7,
+                "unreadable": [{"pid": 9, "comm": "x", "unreadable": ["fd"]}] * 7,
+            },
+            "9 x (fd), 9 x (fd), 9 x (fd), 9 x (fd), 9 x (fd) and 2 more",
+        ),
+    ],
+)
+def test_memory_of_nobody(facts: dict[str, Any], says: str) -> None:
+    now = seen(wanted(), holders=look(**facts))
+    assert says in clearing.held_by(wanted(), now, "GPU-c", 600)
+    assert clearing.held_by(wanted(), now, "GPU-c", None).startswith("an unknown amount of memory")
+
+
+def test_a_process_that_only_nvidia_smi_knows_is_unknown() -> None:
+    now = seen(wanted(), gpus=gpus((4711, 2, 900)))
+    (holder,) = now.holders()
+    assert (holder.process.pid, holder.word) == (4711, "unknown")
+    assert holder.why == "not readable: everything: only nvidia-smi knows it"
+    assert now.selection.stop == ()
+
+
+def test_without_a_driver_nobody_holds_anything_and_nothing_is_unseen() -> None:
+    bare = look(unreadable_count=300, unreadable=[], devices={})
+    now = seen(wanted(), holders=bare, gpus=ABSENT)
+    assert now.blind == () and now.gpus == ()
+    assert plan(wanted(), holders=bare, gpus=ABSENT).evidence["gpu"] == "absent: no driver"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"gpus": Unknown("time", "nvidia-smi hangs")}, "nvidia-smi hangs"),
+        ({"gpus": gpus(unknown="nvidia-smi hangs")}, "nvidia-smi hangs"),
+        ({"holders": Unknown("time", "no answer")}, "no answer"),
+    ],
+)
+def test_what_is_not_known_stops_nobody(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(Unanswered, match=reason):
+        plan(wanted(), **changes)
+
+
+# -- a container behind its node ------------------------------------------------------------------
+
+
+def behind(inside: dict[str, Any], outside: dict[str, Any], state: dict[str, Any]) -> Scene:
+    own = gpus()
+    own["gpus"] = [own["gpus"][1]]
+    own["gpus"][0]["index"] = 0
+    return seen(
+        wanted(CT),
+        holders=outside,
+        holders_inside=inside,
+        gpus=state,
+        gpus_inside=own,
+    )
+
+
+def inner(pid: int, **facts: Any) -> dict[str, Any]:
+    return process(
+        pid + 1000, start=pid * 10, namespaces=[INNER, OUTER], inner_pids=[pid + 1000, pid], **facts
+    )
+
+
+def test_the_containers_gpu_0_is_the_nodes_gpu_1() -> None:
+    now = behind(look(namespace=INNER), look(), gpus())
+    assert [gpu["index"] for gpu in now.gpus] == [1]
+    assert now.mine.gpus == {"GPU-b"} and now.mine.container
+
+
+def test_the_three_views_are_joined() -> None:
+    """The node sees what is held, the container's agent whose it is, nvidia-smi how much."""
+    marks = [{"kind": "profiles", "name": "prod", "how": "file"}]
+    inside = look(process(5, marks=marks), namespace=INNER)
+    outside = look(inner(5, devices=["nvidia1"], marks=[{**marks[0], "name": "other"}]))
+    now = behind(inside, outside, gpus((1005, 1, 900)))
+    (holder,) = now.holders()
+    assert (holder.process.pid, holder.word, holder.process.memory) == (1005, "ours", 900)
+    assert holder.why == "it uses @/profiles/prod (file)"
+
+
+def test_paths_of_the_node_prove_nothing_about_the_container() -> None:
+    marks = [{"kind": "profiles", "name": "prod", "how": "file"}]
+    outside = look(process(7, devices=["nvidia1"], marks=marks))
+    now = behind(look(namespace=INNER), outside, gpus((7, 1, 900)))
+    assert [v.word for v in now.holders()] == ["foreign"]
+
+
+def test_a_reused_pid_inside_is_not_the_same_process() -> None:
+    marks = [{"kind": "profiles", "name": "prod", "how": "file"}]
+    inside = look(process(5, start=49, marks=marks), namespace=INNER)
+    now = behind(inside, look(inner(5, devices=["nvidia1"])), gpus((1005, 1, 900)))
+    assert [v.word for v in now.holders()] == ["foreign"]
+
+
+def test_a_node_that_does_not_see_the_container() -> None:
+    with pytest.raises(Unanswered, match="the node sees no process of ct: it does not run there"):
+        behind(look(namespace=99), look(), gpus())
+
+
+def test_a_gpu_that_the_node_does_not_know() -> None:
+    state = gpus()
+    del state["gpus"][1]
+    with pytest.raises(Unanswered, match="the node does not know the container's GPU GPU-b"):
+        behind(look(namespace=INNER), look(), state)
+
+
+def test_where_a_process_is_stuck() -> None:
+    thread = {
+        "state": "R",
+        "channel": None,
+        "stack": ["uvm_spin_loop", "uvm_tracker_wait", "uvm_api_map_external_allocation"],
+    }
+    assert clearing.where_stuck({"pid": 77637, "stuck": [thread]}) == (
+        "PID 77637: R in uvm_spin_loop < uvm_tracker_wait < uvm_api_map_external_allocation"
+    )
+    assert clearing.where_stuck({"pid": 7}) == "PID 7: where is not told"

@@ -1,0 +1,159 @@
+"""preflight's plan as data: what blocks, what warns, what is unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployctl.config.profile import Profile
+from deployctl.steps.interface import Answers, Deployment, Plan, Unknown
+from deployctl.steps.preflight import CUDA, DISK, GIB, HOST, PreflightStep
+
+ABSENT = {"present": False, "reason": "no driver", "gpus": [], "unknown": None}
+GPU = {
+    "index": 0,
+    "uuid": "GPU-0",
+    "name": "NVIDIA H200",
+    "minor": 0,
+    "memory_used": 0,
+    "persistence": True,
+}
+PRESENT = {"present": True, "reason": None, "gpus": [GPU], "unknown": None}
+LOOK = {
+    "majors": {"nvidia": 195, "nvidia-uvm": 511},
+    "devices": [
+        {"path": f"/dev/{name}", "kind": "device", "major": major, "minor": minor}
+        for name, major, minor in (
+            ("nvidia0", 195, 0),
+            ("nvidiactl", 195, 255),
+            ("nvidia-uvm", 511, 0),
+            ("nvidia-uvm-tools", 511, 1),
+        )
+    ],
+    "module": "580.1.2",
+    "libraries": {"libcuda.so.1": "580.1.2"},
+    "shm": 8 * GIB,
+    "conf": None,
+}
+PASSES = {"unknown": None, "opened": {}, "count": 1, "version": 13000, "error": None}
+
+
+def wanted(target: str = "cpu", **source: Any) -> Deployment:
+    profile = Profile.model_validate(
+        {
+            "name": "toy",
+            "hosts": [{"name": "here", "local": True}],
+            "model": {"path": "/m", "served_name": "toy"},
+            "build": {"source": source or {"release": "0.33.0"}, "target": target},
+            "serve": {"port": 8123},
+        }
+    )
+    return Deployment(profile, profile.hosts[0])
+
+
+def plan(deployment: Deployment, **changes: Any) -> Plan:
+    answers: dict[str, Any] = {
+        DISK: {"free": 100 * GIB},
+        "tools": {"uv": "/bin/uv", "git": "/bin/git", "memory_available": 64 * GIB, "pythons": {}},
+        "port": {"listening": False, "holders": []},
+        "unit": {"state": "absent", "members": []},
+        "releases": {"environments": {}},
+        "gpus": ABSENT if deployment.profile.build.target == "cpu" else PRESENT,
+        HOST: LOOK,
+        CUDA: PASSES,
+    }
+    answers.update({key.replace("_", "."): value for key, value in changes.items()})
+    return PreflightStep().plan(deployment, Answers(answers))
+
+
+def verdicts(made: Plan) -> dict[str, str]:
+    return {check["check"]: check["verdict"] for check in made.evidence["checks"]}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_a_host_that_has_everything(target: str) -> None:
+    made = plan(wanted(target))
+    assert made.status == "unchanged" and set(verdicts(made).values()) == {"ok"}
+
+
+def test_every_check_has_measured_needed_and_verdict() -> None:
+    for check in plan(wanted("cuda")).evidence["checks"]:
+        assert {"check", "verdict", "measured", "needed", "say"} <= check.keys()
+
+
+@pytest.mark.parametrize(
+    ("free", "status", "verdict"),
+    [(4 * GIB, "unchanged", "warning"), (GIB, "blocked", "failed"), (5 * GIB, "unchanged", "ok")],
+)
+def test_disk(free: int, status: str, verdict: str) -> None:
+    made = plan(wanted(), preflight_disk={"free": free})
+    assert (made.status, verdicts(made)["disk"]) == (status, verdict)
+
+
+def test_memory_that_our_own_unit_holds_will_be_free() -> None:
+    tools = {"uv": None, "git": None, "memory_available": GIB // 2, "pythons": {}}
+    assert plan(wanted(), tools=tools).status == "blocked"
+    unit = {"state": "running", "members": [{"pid": 7, "start": 70}]}
+    assert verdicts(plan(wanted(), tools=tools, unit=unit))["memory"] == "warning"
+
+
+HOLDER = {"pid": 7, "comm": "python", "command": "python -m http.server"}
+
+
+def test_a_port_is_ours_or_its_holder_is_named() -> None:
+    port = {"listening": True, "holders": [HOLDER], "unknown": None}
+    made = plan(wanted(), port=port)
+    assert made.status == "blocked"
+    assert made.reason == (
+        "port 8123 is held by PID 7 (python -m http.server); stop it or choose another serve.port"
+    )
+    unit = {"state": "running", "members": [{"pid": 7, "start": 70}]}
+    assert plan(wanted(), port=port, unit=unit).status == "unchanged"
+    nobody = {"listening": True, "holders": [], "unknown": "tables of 3 processes"}
+    assert "nobody visible: tables of 3 processes" in plan(wanted(), port=nobody).reason
+
+
+def test_a_repository_needs_git_and_a_release_does_not() -> None:
+    tools = {"uv": None, "git": None, "memory_available": 64 * GIB, "pythons": {}}
+    assert plan(wanted(), tools=tools).status == "unchanged"
+    made = plan(wanted(ref="main"), tools=tools)
+    assert made.status == "blocked" and "git is missing" in made.reason
+
+
+def test_without_a_gpu_only_a_build_for_one_is_blocked() -> None:
+    assert plan(wanted(), gpus=ABSENT).status == "unchanged"
+    made = plan(wanted("cuda"), gpus=ABSENT)
+    assert made.status == "blocked"
+    assert "no GPU, and build.target is cuda (absent: no driver)" in made.reason
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gpus": Unknown("time", "nvidia-smi hangs")},
+        {"gpus": {**PRESENT, "unknown": "nvidia-smi hangs"}},
+        {"preflight_cuda": {"unknown": "nvidia-smi hangs"}},
+        {"preflight_cuda": Unknown("time", "nvidia-smi hangs")},
+        {"port": Unknown("time", "nvidia-smi hangs")},
+        {"tools": Unknown("time", "nvidia-smi hangs")},
+    ],
+)
+def test_what_is_not_known_is_never_ok(changes: dict[str, Any]) -> None:
+    made = plan(wanted("cuda"), **changes)
+    assert made.status == "unknown" and "nvidia-smi hangs" in made.reason
+
+
+def test_what_fails_is_told_before_what_is_unknown() -> None:
+    broken = {**PASSES, "error": {"call": "cuInit", "code": 999, "name": "CUDA_ERROR_UNKNOWN"}}
+    made = plan(wanted("cuda"), preflight_cuda=broken, port=Unknown("x", "untold"))
+    assert made.status == "blocked" and "cuInit: CUDA_ERROR_UNKNOWN" in made.reason
+
+
+def test_a_gpu_that_the_profile_names_must_be_there() -> None:
+    deployment = wanted("cuda")
+    serve = deployment.profile.serve.model_copy(update={"gpus": [3]})
+    profile = deployment.profile.model_copy(update={"serve": serve})
+    made = plan(Deployment(profile, profile.hosts[0]))
+    assert made.status == "blocked"
+    assert "serve.gpus names GPU 3, the host has 1" in made.reason
