@@ -9,7 +9,18 @@ import typer
 from typer.exceptions import TyperException
 
 from deployctl import __version__
-from deployctl.cli import clean, deploy, drafter, inspect, measure, profiles, releases, report
+from deployctl.cli import (
+    build,
+    clean,
+    deploy,
+    drafter,
+    fixes,
+    inspect,
+    measure,
+    profiles,
+    releases,
+    report,
+)
 from deployctl.errors import DeployError
 
 app = typer.Typer(
@@ -28,6 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 deploy.register(app)
+build.register(app)
+fixes.register(app)
 clean.register(app)
 inspect.register(app)
 releases.register(app)

@@ -19,10 +19,6 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "build": Part(
-        ("preflight", "build"),
-        "Build the environment beside what serves; attach to the build if it runs already.",
-    ),
     "verify": Part(
         ("verify",),
         "Prove that the built environment is whole, as asked for, and has the fixes.",

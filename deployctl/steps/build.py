@@ -131,7 +131,7 @@ class BuildStep(Step):
     ) -> None:
         """Which commit is installed, by the records, and which is imported, by its files."""
         session = context.session
-        evidence["commit_installed"] = self._installed(context, found, site)
+        evidence["commit_installed"], evidence["wheel"] = self._installed(context, found, site)
         resolved = context.answers["source"]
         if resolved["dirty"]:
             evidence["dirty"] = True
@@ -157,19 +157,23 @@ class BuildStep(Step):
         else:
             evidence["commit_imported"] = imported["commit"]
 
-    def _installed(self, context: Context, found: Mapping[str, Any], site: str) -> str | None:
+    def _installed(
+        self, context: Context, found: Mapping[str, Any], site: str
+    ) -> tuple[str | None, str | None]:
+        """The commit that the records name, and the key of the kept wheel it came from."""
         session = context.session
         patched = session.call(
             "files.read", path=f"{site}/{found['dist_info']}/{building.PATCH_RECORD}"
         )
         if patched["exists"]:
-            return building.patched_commit(patched["text"])
+            return building.patched_commit(patched["text"]), None
         direct = found["direct_url"] or {}
         if direct.get("vcs_info"):
-            return str(direct["vcs_info"]["commit_id"])
+            return str(direct["vcs_info"]["commit_id"]), None
         path = str(direct.get("url", "")).removeprefix("file://")
         kept = session.call("environment.wheels")
-        return next((str(w["commit"]) for w in kept if w["path"] == path), None)
+        from_it = [(str(w["commit"]), str(w["key"])) for w in kept if w["path"] == path]
+        return from_it[0] if from_it else (None, None)
 
     def _compare(self, context: Context, evidence: Evidence) -> None:
         """Asked, installed and imported must be the same."""

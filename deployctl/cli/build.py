@@ -1,0 +1,58 @@
+"""`build`: the environment beside what serves, and the wheels that hosts keep."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from deployctl.cli import options, running
+
+STEPS = ("preflight", "build")
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command."""
+    app.command()(build)
+
+
+def build(
+    profile: options.Profile,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List the wheels that the hosts keep; build nothing.")
+    ] = False,
+    prune: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Keep at most this much of wheels, e.g. 20G; no build."),
+    ] = None,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Build the environment beside what serves; attach to the build if it runs already."""
+    if not listed and prune is None:
+        running.perform(
+            profile,
+            running.playbook_of(*STEPS),
+            sets=sets,
+            hosts=hosts,
+            lock_wait=lock_wait,
+            as_json=as_json,
+            quiet=quiet,
+        )
+    from deployctl.engine import wheels
+
+    loaded = running.load(profile, sets, hosts)
+    if prune is not None:
+        document = wheels.prune(loaded, wheels.size(prune))
+        lines = [
+            f"{h['host']}: {len(h['removed'])} removed, {h['size'] / (1 << 20):.1f} MiB kept"
+            for h in document["hosts"]
+        ]
+    else:
+        document = wheels.listing(loaded)
+        lines = wheels.lines(document)
+    print(json.dumps(document, indent=2) if as_json else "\n".join(lines))

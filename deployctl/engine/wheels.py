@@ -1,0 +1,79 @@
+"""Built wheels that hosts keep: which there are, which are in use, and removing the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from deployctl.config.profile import Profile
+from deployctl.engine.connect import connect
+from deployctl.errors import UsageError
+from deployctl.hosts.session import Session
+
+SCHEMA = "deployctl.wheels/1"
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def listing(profile: Profile) -> dict[str, Any]:
+    """Every kept wheel of each of the profile's hosts, with the profiles that use it."""
+    hosts = []
+    for host in profile.hosts:
+        with connect(host) as connected:
+            kept = connected.session.call("environment.wheels")
+            used = users(connected.session)
+        for wheel in kept:
+            wheel["used_by"] = used.get(wheel["key"], [])
+        hosts.append({"host": host.name, "wheels": kept})
+    return {"schema": SCHEMA, "hosts": hosts}
+
+
+def prune(profile: Profile, limit: int) -> dict[str, Any]:
+    """Keep at most `limit` bytes of wheels on each host: those longest unused go first, those
+    of a release stay."""
+    hosts = []
+    for host in profile.hosts:
+        with connect(host) as connected:
+            session = connected.session
+            done = session.call(
+                "environment.prune_wheels", limit=limit, keep=sorted(users(session))
+            )
+        hosts.append({"host": host.name, **done})
+    return {"schema": SCHEMA, "hosts": hosts}
+
+
+def users(session: Session) -> dict[str, list[str]]:
+    """Wheels by key, with the profiles one of whose releases was installed from them."""
+    found: dict[str, list[str]] = {}
+    for profile in session.call("releases.profiles"):
+        state = session.call("releases.state", profile=profile)
+        for manifest in state["releases"].values():
+            environment = (manifest or {}).get("identity", {}).get("environment")
+            seal = state["environments"].get(environment) or {}
+            key = seal.get("evidence", {}).get("build", {}).get("wheel")
+            if key and profile not in found.setdefault(key, []):
+                found[key].append(profile)
+    return found
+
+
+def size(text: str) -> int:
+    """`20G`, `500M` or a number, as bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise UsageError(f"not a size: {text}", next="write 20G or 500M")
+    return int(float(match.group(1)) * _UNITS[match.group(2)])
+
+
+def lines(document: dict[str, Any]) -> list[str]:
+    """A listing for people."""
+    shown = []
+    for host in document["hosts"]:
+        shown.append(f"{host['host']}: {len(host['wheels'])} wheels kept")
+        for wheel in host["wheels"]:
+            used = "used by " + ", ".join(wheel["used_by"]) if wheel["used_by"] else "not in use"
+            whole = "" if wheel["whole"] else ", damaged"
+            commit = str(wheel["commit"])[:12]
+            shown.append(
+                f"  {wheel['key']}  {commit}  {wheel['strategy']}  "
+                f"{wheel['size'] / (1 << 20):.1f} MiB  {used}{whole}"
+            )
+    return shown
