@@ -21,6 +21,11 @@ from .server import boot_id, family, read_json, write_json
 
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
+INHERITED = re.compile(
+    r"^(HOME|PATH|USER|LOGNAME|SHELL|TMPDIR|TZ|LANG|LC_\w+|LD_LIBRARY_PATH|CUDA_HOME|CUDA_PATH"
+    r"|XDG_CACHE_HOME|HF_HOME|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)$"
+)
+"""Variables of the host that a server is given; all others come from its profile."""
 
 
 class Unit:
@@ -139,7 +144,7 @@ def start(
         "serial": "%d-%d" % (time.time_ns(), os.getpid()),
         "kind": kind,
         "argv": argv,
-        "env": call.environment(env),
+        "env": _environment(call, env),
         "cwd": call.path(cwd),
         "log": path,
         "release": release,
@@ -149,6 +154,14 @@ def start(
     write_json(unit.file("spec.json"), spec, 0o600)
     _supervise(call, unit, kind, grace)
     return _await_start(call, unit, str(spec["serial"]))
+
+
+def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
+    """The same for whoever launches: a person's own variables neither change nor leak into it."""
+    inherited = call.environment()
+    env = {name: value for name, value in inherited.items() if INHERITED.match(name)}
+    env.update(wanted or {})
+    return env
 
 
 def _kind(supervisor: str) -> str:

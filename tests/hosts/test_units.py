@@ -229,6 +229,20 @@ def test_the_server_may_write_bytecode(tmp_path: Path, monkeypatch: pytest.Monke
         session.call("units.stop", name=NAME)
 
 
+def test_whoever_launches_the_environment_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "0")
+    monkeypatch.setenv("MY_OWN_PASSWORD", "hush-hush")
+    with local(tmp_path) as session:
+        pid = start(session, env={"VLLM_NO_USAGE_STATS": "1"})["pid"]
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        names = {entry.partition(b"=")[0] for entry in environment}
+        assert {b"HOME", b"PATH", b"VLLM_NO_USAGE_STATS"} <= names
+        assert not names & {b"VLLM_USE_V2_MODEL_RUNNER", b"MY_OWN_PASSWORD"}
+        session.call("units.stop", name=NAME)
+
+
 def log_text(session: Session) -> str:
     return str(session.call("units.log", name=NAME)["text"])
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from deployctl.errors import NotReady
+from deployctl.errors import AcceptanceFailed, NotReady
+from deployctl.steps.acceptance import AcceptanceStep
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.launch import LaunchStep
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.vllm
 
 ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 RIGHT = {"dflash_config.mask_token_id": 3, "dflash_config.target_layer_ids": [1, 3, 5]}
+STEPS = (FetchStep(), DrafterStep())
 ALL_CHECKS = ["layer_ids", "layer_ids_range", "mask_token", "weights", "sliding_window"]
 
 
@@ -105,7 +107,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("context too long", {"max_model_len": 999_999}, "context-too-long"),
     (
         "cache too small",
-        {"max_model_len": 4096, "args": {"kv-cache-memory-bytes": 65536}},
+        {"max_model_len": 500_000, "env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}},
         "kv-cache",
     ),
     ("host memory", {"env": {"VLLM_CPU_KVCACHE_SPACE": "1000"}}, "host-memory"),
@@ -196,3 +198,43 @@ def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
         assert ended["state"] == ("failed" if victim == "vllm" else "exited")
         assert ended["members"] == []
         assert not any(alive(m["pid"]) for m in members)
+
+
+@pytest.mark.parametrize(
+    ("config", "warned"),
+    [
+        ({"dflash_config.mask_token_id": 0}, "mask_token"),
+        ({"dflash_config.target_layer_ids": [0, 2, 4]}, "layer_ids_usual"),
+        (
+            {
+                "layer_types": ["sliding_attention"] * 5,
+                "use_sliding_window": True,
+                "sliding_window": 4,
+            },
+            None,
+        ),
+    ],
+    ids=["mask token", "layers one off", "sliding window"],
+)
+def test_a_wrong_config_that_starts_is_caught_by_acceptance(
+    tmp_path: Path, environment: Path, config: dict[str, Any], warned: str | None
+) -> None:
+    """Each passes the checks that must refuse, and none stays silent."""
+    changes = profile(free_port(), {"config": {**RIGHT, **config}})
+    gate = {
+        "prompts": "code",
+        "max_prompts": 4,
+        "max_tokens": 128,
+        "min_length": 6,
+        "min_drafts": 20,
+    }
+    with bench(tmp_path, environment, {**changes, "acceptance": gate}) as made:
+        checks = {c["name"]: c["verdict"] for c in made.evidence["drafter"]["checks"]}
+        assert warned is None or checks[warned] == "warning"
+        launch(made)
+        ready(made)
+        step = AcceptanceStep()
+        url = f"http://127.0.0.1:{made.wanted.profile.serve.port}"
+        with pytest.raises(AcceptanceFailed) as failed:
+            step.prove(made.context(made.ask(step, *STEPS), url))
+        assert failed.value.evidence["mean_acceptance_length"] < 5
