@@ -31,6 +31,13 @@ LockWait = Annotated[
 CheckGates = Annotated[
     bool, typer.Option("--check-gates", help="Run smoke and acceptance although nothing changed.")
 ]
+OnlyIfChanged = Annotated[
+    bool,
+    typer.Option(
+        "--only-if-changed",
+        help="Do not try a release again that failed before; what serves is kept and healed.",
+    ),
+]
 KeepFailed = Annotated[
     bool,
     typer.Option("--keep-failed", help="Leave a release that failed its gate; do not go back."),

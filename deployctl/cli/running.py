@@ -60,6 +60,7 @@ def perform(
     check_gates: bool = False,
     keep_failed: bool = False,
     release: str = "",
+    only_if_changed: bool = False,
     lock_wait: str = "0s",
     as_json: bool = False,
     quiet: bool = False,
@@ -84,6 +85,7 @@ def perform(
             lock_wait=_seconds(lock_wait),
             keep_failed=keep_failed,
             release=release,
+            only_if_changed=only_if_changed,
             render=render,
         )
     except DeployError as error:
@@ -113,7 +115,18 @@ def _run(profile: Profile, playbook: Playbook, options: Any, quiet: bool) -> dic
         made = document.report(run(profile, playbook, options, listen))
     store.save(made)
     typer.echo(f"report: {store.save_page(made)}", err=True)
+    _notify(profile, made)
     return made
+
+
+def _notify(profile: Profile, document: Mapping[str, Any]) -> None:
+    """Tell the profile's webhooks; what cannot be told is a note, never a failure."""
+    if not profile.notify:
+        return
+    from deployctl.report import notify
+
+    for complaint in notify.send(profile, document, os.environ):
+        typer.echo(complaint, err=True)
 
 
 def _check_skip(skip: Sequence[str], playbook: Playbook) -> None:

@@ -15,7 +15,15 @@ from deployctl.engine.execute import Work, run_step
 from deployctl.engine.gaps import Gaps
 from deployctl.engine.hooks import Hooks, Render
 from deployctl.engine.interrupts import Interrupts
-from deployctl.engine.plan import RELEASES, HostPlan, ask, make, needs_release, questions
+from deployctl.engine.plan import (
+    RELEASES,
+    HostPlan,
+    ask,
+    make,
+    needs_release,
+    questions,
+    wanted_release,
+)
 from deployctl.engine.record import HostRecord, RunRecord, StepRecord, outcome
 from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
 from deployctl.hosts.session import Call
@@ -41,6 +49,8 @@ class Options:
     """Leave a release that failed its gate serving instead of going back."""
     render: Render = no_document
     """Makes the report's document, for hooks to read."""
+    only_if_changed: bool = False
+    """Do not try a release again that failed before under the same profile; keep what serves."""
     release: str = ""
     """Serve this earlier release, as it was wanted then, instead of what the profile says now."""
 
@@ -63,6 +73,8 @@ class HostRun:
         with connect(self.wanted.host) as connected:
             try:
                 answers = self._ask(connected)
+                if self.options.only_if_changed:
+                    answers = self._unless_known_to_fail(connected, answers)
                 seconds = time.monotonic() - began
                 self.listen(events.HostStarted(self.record.host, seconds))
                 self._carry_out(connected, answers)
@@ -85,8 +97,25 @@ class HostRun:
             answers, _ = ask(connected, asked)
         if not self.options.release:
             return answers
-        self.wanted = rollback.pin(self.wanted, answers[RELEASES], self.options.release)
+        return self._pin(connected, answers, self.options.release)
+
+    def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
+        """Turn to an earlier release: nothing is staged for it, and its questions are its own."""
+        self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)
+        self.steps = [step for step in self.steps if step.phase != "stage"]
         return ask(connected, questions(self.steps, self.wanted))[0]
+
+    def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
+        """Turn to what is current where the wanted release failed before; it may need healing."""
+        release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
+        found = answers.get(RELEASES) or {}
+        digest = ledger.profile_digest(self.wanted.profile)
+        failed = ledger.failed_before(found.get("ledger") or [], release, digest)
+        if failed is None or found["current"] in (None, release):
+            return answers
+        text = f"release {release} failed in run {failed}: not tried again, nothing changed since"
+        self.listen(events.StepNote(self.record.host, "ledger", text))
+        return self._pin(connected, answers, "current")
 
     def _wait(self, connected: Connected, taken: RemoteError) -> None:
         if taken.kind != "locked":
@@ -145,7 +174,10 @@ class HostRun:
         session, name = work.connected.session, self.wanted.profile.name
         session.ask(
             [
-                _record(name, ledger.begun(self.run_record, self.record, plan.current)),
+                _record(
+                    name,
+                    ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current),
+                ),
                 *self._preparation(work, plan),
             ]
         )

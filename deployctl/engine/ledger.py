@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl import __version__
@@ -23,15 +23,34 @@ def profile_digest(profile: Profile) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def begun(run: RunRecord, host: HostRecord, current: str | None) -> dict[str, Any]:
+def begun(
+    run: RunRecord, host: HostRecord, profile: Profile, current: str | None
+) -> dict[str, Any]:
     """The entry that opens a run; without an `end` after it the controller died in between."""
     return {
         "kind": "begin",
         **holder(run.run),
         "playbook": run.playbook,
+        "profile_digest": profile_digest(profile),
         "release": host.release,
         "current": current,
     }
+
+
+def failed_before(
+    entries: Sequence[Mapping[str, Any]], release: str | None, digest: str
+) -> str | None:
+    """The run in which this release failed under a profile of this digest, if that was its last.
+
+    `entries` are a ledger's, oldest first. Only starting and gates count: a build or a download
+    that failed may succeed the next time.
+    """
+    same = {e["run"] for e in entries if e.get("profile_digest") == digest}
+    for entry in reversed(entries):
+        if entry.get("kind") == "end" and entry.get("release") == release:
+            failed = bool({*entry.get("failed", ())} & {"launch", "ready", *GATES})
+            return str(entry["run"]) if failed and entry["run"] in same else None
+    return None
 
 
 def phase(run: RunRecord, host: HostRecord, name: str, why: str = "") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from deployctl.steps.interface import Change, Evidence
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
 Outcome = Literal[
     "deployed",
+    "changed",
     "unchanged",
     "passed",
     "rolled-back",
@@ -86,7 +87,8 @@ def outcome(hosts: Sequence[HostRecord]) -> tuple[Outcome, int]:
                 return "undecided", host.error.exit_code
             return "failed", host.error.exit_code
     if any(host.changed for host in hosts):
-        return "deployed", 0
+        launched = any(s.step == "launch" and s.status != "skipped" for h in hosts for s in h.steps)
+        return ("deployed" if launched else "changed"), 0
     if any(step.status == "passed" for host in hosts for step in host.steps):
         return "passed", 0
     return "unchanged", 0

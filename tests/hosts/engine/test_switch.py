@@ -110,6 +110,19 @@ def test_the_failed_release_stays_when_asked(served: ServedHost) -> None:
     assert served.unit()["release"] == good
 
 
+def test_unattended_a_known_failure_costs_no_second_gap(served: ServedHost) -> None:
+    good = served.up().hosts[0].release
+    assert served.up(STALE, only_if_changed=True).outcome == "rolled-back"
+    pid = served.unit()["pid"]
+    again = served.up(STALE, only_if_changed=True)
+    assert (again.outcome, again.hosts[0].release) == ("unchanged", good)
+    assert served.unit()["pid"] == pid
+    served.ask("units.stop", name="stand", grace=0.1)
+    healed = served.up(STALE, only_if_changed=True)
+    assert (healed.outcome, served.unit()["release"]) == ("deployed", good)
+    assert served.up(STALE, "acceptance.min_length=1", only_if_changed=True).outcome == "deployed"
+
+
 def test_a_prepared_release_is_not_proven(served: ServedHost) -> None:
     served.up()
     prepared = served.up(OTHER, playbook="prepare")

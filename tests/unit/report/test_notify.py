@@ -1,0 +1,162 @@
+"""Messages to webhooks: when, in which shape, bounded, without secrets, never a failure."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from deployctl.config.profile import Profile
+from deployctl.report import notify
+
+SECRET = 'tok"en-of-the-hub'
+
+
+class Webhook(ThreadingHTTPServer):
+    """Keeps what it is told; `slow` never answers."""
+
+    daemon_threads = True
+
+    def __init__(self, status: int = 200, slow: bool = False) -> None:
+        self.status, self.slow = status, slow
+        self.bodies: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.over = Event()
+        super().__init__(("127.0.0.1", 0), Receiver)
+        Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/hook/T0K3N"
+
+    def close(self) -> None:
+        self.over.set()
+        self.shutdown()
+        self.server_close()
+
+
+class Receiver(BaseHTTPRequestHandler):
+    server: Webhook
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.append(body.decode())
+        self.server.headers.append(dict(self.headers))
+        if self.server.slow:
+            self.server.over.wait(30)
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    server = Webhook()
+    yield server
+    server.close()
+
+
+def profile(**notify: Any) -> Profile:
+    settings = {"webhook": {"env": "HOOK"}, **notify}
+    return Profile.model_validate(
+        {
+            "name": "toy",
+            "hosts": [{"name": "here", "local": True}],
+            "model": {"path": "/m", "served_name": "toy"},
+            "build": {"source": {"release": "0.32.0"}},
+            "serve": {"port": 8123, "secrets": {"HF_TOKEN": {"env": "HF_TOKEN"}}},
+            "notify": [settings],
+        }
+    )
+
+
+def document(outcome: str = "failed", restored: bool = False) -> dict[str, Any]:
+    host = {
+        "host": "here",
+        "release": "abc",
+        "restored": restored,
+        "error": {"what": "here: ready: no", "why": f"key {SECRET}", "next": f"mend {SECRET}"},
+        "way_back_error": None,
+        "without_service": 2.5,
+    }
+    return {
+        "run": "r1",
+        "profile": "toy",
+        "outcome": outcome,
+        "exit_code": 7,
+        "seconds": 3.0,
+        "hosts": [host],
+    }
+
+
+def environ(webhook: Webhook) -> dict[str, str]:
+    return {"HOOK": webhook.url, "HF_TOKEN": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "restored", "on", "told"),
+    [
+        ("failed", False, ["failure"], True),
+        ("rolled-back", True, ["rollback"], True),
+        ("rolled-back", True, ["failure"], True),
+        ("interrupted", True, ["rollback"], True),
+        ("deployed", False, ["change"], True),
+        ("deployed", False, ["failure", "rollback"], False),
+        ("unchanged", False, ["failure", "rollback", "change"], False),
+        ("skipped", False, ["failure"], False),
+        ("unchanged", False, ["always"], True),
+    ],
+)
+def test_only_on_the_occasions_that_are_wanted(
+    webhook: Webhook, outcome: str, restored: bool, on: list[str], told: bool
+) -> None:
+    assert notify.send(profile(on=on), document(outcome, restored), environ(webhook)) == []
+    assert bool(webhook.bodies) is told
+
+
+@pytest.mark.parametrize("template", ["json", "slack", "ntfy"])
+def test_no_secret_in_any_shape(webhook: Webhook, template: str) -> None:
+    notify.send(profile(template=template), document(), environ(webhook))
+    (body,) = webhook.bodies
+    assert SECRET not in body and json.dumps(SECRET)[1:-1] not in body
+    assert notify.REDACTED in body
+    if template == "json":
+        assert json.loads(body)["run"] == "r1"
+    elif template == "slack":
+        assert "without service for 2.5 s" in json.loads(body)["text"]
+    else:
+        assert webhook.headers[0]["Title"] == "deployctl toy: failed"
+        assert webhook.headers[0]["Priority"] == "high"
+
+
+def test_a_webhook_that_hangs_costs_its_time_and_no_more() -> None:
+    hanging = Webhook(slow=True)
+    try:
+        began = time.monotonic()
+        (complaint,) = notify.send(profile(timeout="300ms"), document(), environ(hanging))
+        assert time.monotonic() - began < 5
+        assert "Timeout" in complaint
+    finally:
+        hanging.close()
+
+
+def test_what_cannot_be_told_is_a_sentence_without_the_url() -> None:
+    refusing = Webhook(status=403)
+    try:
+        assert notify.send(profile(), document(), environ(refusing)) == ["notify: json: HTTP 403"]
+    finally:
+        refusing.close()
+    (gone,) = notify.send(profile(), document(), environ(refusing))
+    assert "T0K3N" not in gone
+    (bad,) = notify.send(profile(), document(), {"HOOK": "no url at all"})
+    assert bad.startswith("notify: json: ") and "no url" not in bad
+    (unset,) = notify.send(profile(), document(), {})
+    assert unset == "notify: the variable HOOK is not set"
