@@ -132,7 +132,8 @@ class VerifyStep(Step):
 def _unmet(wanted: Deployment, evidence: Evidence) -> list[str]:
     profile = wanted.profile
     v2_runner = uses_v2_runner(profile.serve.env, profile.build.target)
-    return unmet(evidence, profile.fixes.require, v2_runner)
+    speculative = profile.drafter.speculative if profile.drafter is not None else {}
+    return unmet(evidence, profile.fixes.require, v2_runner, speculative)
 
 
 def freeze_digest(distributions: Sequence[dict[str, Any]]) -> str:

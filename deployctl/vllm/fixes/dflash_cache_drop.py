@@ -15,7 +15,7 @@ from deployctl.vllm.fixes.running import Instance, Value, evaluate
 from deployctl.vllm.fixes.tree import Function, Module, Tree, call_name, keyword, supports_dflash
 
 DRAFT_TOKENS = 15
-_OPT_IN = "disable_eagle_block_drop"
+OPT_IN = "disable_eagle_block_drop"
 
 
 def probe(tree: Tree) -> List[Finding]:
@@ -55,7 +55,7 @@ def _judge(tree: Tree, module: Module, function: Function, expression: ast.expr)
     if not dflash.surely(True):
         return Finding(UNKNOWN, *place, what)
     if _opt_in(tree, module, function, expression):
-        what += f'; kept with the opt-in "{_OPT_IN}": true'
+        what += f'; kept with the opt-in "{OPT_IN}": true'
     return Finding(ABSENT, *place, what)
 
 
@@ -102,10 +102,10 @@ def instance(tree: Tree, name: str, **attributes: Any) -> Any:
 
 
 def _opt_in(tree: Tree, module: Module, function: Function, expression: ast.expr) -> Optional[bool]:
-    if not any(True for _ in tree.with_text(_OPT_IN)):
+    if not any(True for _ in tree.with_text(OPT_IN)):
         return None
     try:
-        value = drops(tree, module, function, expression, "dflash", **{_OPT_IN: True})
+        value = drops(tree, module, function, expression, "dflash", **{OPT_IN: True})
     except Exception:
         return None
     return value.surely(False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployctl.vllm.fixes.interface import PRESENT, UNKNOWN, UNSUPPORTED, V2_ONLY
+from deployctl.vllm.fixes.dflash_cache_drop import OPT_IN
+from deployctl.vllm.fixes.interface import ABSENT, PRESENT, UNKNOWN, UNSUPPORTED, V2_ONLY
 
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 
@@ -20,21 +21,34 @@ def uses_v2_runner(env: Mapping[str, str], target: str) -> bool:
     return target == "cuda" and forced not in ("0", "false", "False")
 
 
-def unmet(report: Mapping[str, Any], required: Iterable[str], v2_runner: bool) -> list[str]:
-    """A sentence for every required fix that is not proven present."""
+def unmet(
+    report: Mapping[str, Any],
+    required: Iterable[str],
+    v2_runner: bool,
+    speculative: Mapping[str, Any],
+) -> list[str]:
+    """A sentence for every required fix that is not proven present.
+
+    `speculative` are further keys of --speculative-config: one fix is there by opt-in first.
+    """
     found = {entry["fix"]: entry for entry in report["fixes"]}
+    opted_in = speculative.get(OPT_IN) is True
     return [
         sentence
         for name in required
-        if (sentence := _sentence(name, found.get(name), v2_runner)) is not None
+        if (sentence := _sentence(name, found.get(name), v2_runner, opted_in)) is not None
     ]
 
 
-def _sentence(name: str, entry: Mapping[str, Any] | None, v2_runner: bool) -> str | None:
+def _sentence(
+    name: str, entry: Mapping[str, Any] | None, v2_runner: bool, opted_in: bool
+) -> str | None:
     if entry is None:
         return f"{name}: no such fix is known; `deployctl fixes` lists them"
     verdict = entry["verdict"]
     if verdict == PRESENT or (verdict == V2_ONLY and v2_runner):
+        return None
+    if verdict == ABSENT and opted_in and any(OPT_IN in e["what"] for e in entry["evidence"]):
         return None
     evidence = "; ".join(_place(item) for item in entry["evidence"])
     if verdict == V2_ONLY:

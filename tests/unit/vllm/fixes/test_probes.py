@@ -231,6 +231,9 @@ def test_cache_drop_names_the_opt_in(tmp_path: Path) -> None:
     tree = trees.make(tmp_path, **{SCHEDULER: trees.scheduler(body)})
     (entry,) = [e for e in examine(tree)["fixes"] if e["fix"] == "dflash-cache-drop"]
     assert entry["verdict"] == "absent" and "opt-in" in entry["evidence"][0]["what"]
+    report = {"fixes": [entry]}
+    assert len(unmet(report, [entry["fix"]], True, {})) == 1
+    assert unmet(report, [entry["fix"]], True, {"disable_eagle_block_drop": True}) == []
 
 
 EXTRA = (
@@ -292,11 +295,11 @@ REPORT: dict[str, Any] = {
 
 
 def test_requirements() -> None:
-    assert unmet(REPORT, ["a", "b"], v2_runner=True) == []
-    (sentence,) = unmet(REPORT, ["a", "b"], v2_runner=False)
+    assert unmet(REPORT, ["a", "b"], True, {}) == []
+    (sentence,) = unmet(REPORT, ["a", "b"], False, {})
     assert "V2 model runner alone" in sentence
-    assert unmet(REPORT, ["c"], True) == ["c cannot be told: vllm/x.py:7 could not run"]
-    assert "no such fix" in unmet(REPORT, ["d"], True)[0]
+    assert unmet(REPORT, ["c"], True, {}) == ["c cannot be told: vllm/x.py:7 could not run"]
+    assert "no such fix" in unmet(REPORT, ["d"], True, {})[0]
 
 
 def test_which_runner_is_used() -> None:
