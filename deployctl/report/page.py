@@ -17,6 +17,7 @@ from deployctl.report.summary import OUTCOMES
 Report = Mapping[str, Any]
 TONES = {
     "deployed": "ok",
+    "changed": "ok",
     "unchanged": "ok",
     "passed": "ok",
     "failed": "bad",

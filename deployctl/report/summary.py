@@ -8,6 +8,7 @@ from typing import Any
 
 OUTCOMES = {
     "deployed": "deployed: the new release serves and has passed its gates",
+    "changed": "done: the host was changed as asked, no server was started",
     "unchanged": "unchanged: what serves is what was asked for, nothing was touched",
     "passed": "passed",
     "rolled-back": "failed, and the previous release was restored",
@@ -50,7 +51,7 @@ def _seconds(step: Mapping[str, Any]) -> str:
 def _detail(step: Mapping[str, Any]) -> str:
     evidence = step["evidence"]
     if step["step"] == "drafter" and step["status"] == "unchanged":
-        return "config.json is as wanted"
+        return "config.json is as wanted" if evidence.get("sha256") else str(step.get("reason", ""))
     describe = {
         "build": _build,
         "drafter": _drafter,
