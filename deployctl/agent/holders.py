@@ -58,6 +58,7 @@ def bare_facts(stat: processes.Stat) -> Facts:
         "user": None,
         "inner_pids": [stat.pid],
         "container": None,
+        "service": None,
         "frozen": False,
         "namespaces": [],
         "executable": None,
@@ -93,6 +94,7 @@ def _place(pid: int, base: str, unreadable: List[str]) -> Facts:
         "user": placing.user_name(uid),
         "inner_pids": [int(number) for number in status.get("NSpid", str(pid)).split()],
         "container": placing.container(groups),
+        "service": placing.service(groups),
         "frozen": placing.frozen(groups, placing.wait_channel(base)),
     }
     try:

@@ -72,6 +72,15 @@ def container(paths: List[Tuple[str, str]]) -> Optional[Dict[str, str]]:
     return None
 
 
+def service(paths: List[Tuple[str, str]]) -> Optional[str]:
+    """The systemd service that the control groups name: it may start a process anew."""
+    for _, path in paths:
+        found = re.search(r"/([^/]+\.service)$", path)
+        if found:
+            return found.group(1)
+    return None
+
+
 def contained() -> Optional[str]:
     """The kind of container that this agent runs in; None on a machine of its own.
 

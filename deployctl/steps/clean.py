@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from deployctl.errors import NotReady, RemoteError
+from deployctl.errors import NotReady, RemoteError, StepError
 from deployctl.hosts.session import Call, Session
 from deployctl.steps import clearing, gpu_reset, profile_gpus
 from deployctl.steps.interface import (
@@ -24,6 +25,8 @@ from deployctl.steps.scene import Scene, in_words, questions, scene, tell
 
 ROUNDS = 3
 """How often what comes back is stopped again."""
+RETURNS_WITHIN = 2.0
+"""Seconds in which a living parent, or a service, starts anew what was stopped."""
 STUCK_AFTER = 5.0
 """Seconds after SIGKILL from which a process counts as stuck in the kernel."""
 STILL = 3.0
@@ -65,13 +68,16 @@ class CleanStep(Step):
         evidence = context.evidence[self.name] = {**plan.evidence, "stopped": []}
         if clearing.alive(context.answers["unit"]):
             self._stop_unit(context, evidence)
+        now = scene(context.wanted, look(context))
+        starters: list[str] = []
         for _ in range(ROUNDS):
-            now = scene(context.wanted, look(context))
             if not now.selection.stop:
                 break
             self._stop(context, now, evidence)
-        else:
-            self._refuse_return(context, scene(context.wanted, look(context)), evidence)
+            starters = clearing.starters(now.selection.stop, now)
+            now = self._look_for_return(context, bool(starters))
+        if now.selection.stop:
+            raise self._returns(context, now, starters, evidence)
         if context.wanted.option(self.name, "reset"):
             self._reset(context, evidence)
 
@@ -126,29 +132,33 @@ class CleanStep(Step):
 
     def _survives(
         self, context: Context, pids: Sequence[int], rows: Sequence[Any], evidence: Evidence
-    ) -> NotReady:
+    ) -> StepError:
         where = "; ".join(clearing.where_stuck(row) for row in rows)
-        error = self.fail(
+        return self.fail(
             context,
             f"PID {', '.join(map(str, pids))} survives SIGKILL: reboot needed",
             where,
             "reboot the machine with the GPU (the node, not the container)",
             evidence,
         )
-        assert isinstance(error, NotReady)
-        return error
 
-    def _refuse_return(self, context: Context, now: Scene, evidence: Evidence) -> None:
-        if not now.selection.stop:
-            return
-        names = "; ".join(
-            f"{in_words(v)}, started by PID {v.process.parent}" for v in now.selection.stop
-        )
-        raise self.fail(
+    def _look_for_return(self, context: Context, expected: bool) -> Scene:
+        """Who is there now; what something may start anew is waited for a while."""
+        deadline = time.monotonic() + (RETURNS_WITHIN if expected else 0.0)
+        while True:
+            now = scene(context.wanted, look(context))
+            if now.selection.stop or time.monotonic() > deadline:
+                return now
+
+    def _returns(
+        self, context: Context, now: Scene, starters: Sequence[str], evidence: Evidence
+    ) -> StepError:
+        names = "; ".join(in_words(verdict) for verdict in now.selection.stop)
+        return self.fail(
             context,
             f"processes come back after being stopped {ROUNDS} times",
-            names,
-            "stop what starts them (a service, a loop in a shell), then run again",
+            f"{names}, started by {', '.join(starters) or 'something that does not show'}",
+            "stop what starts them, then run again",
             evidence,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployctl.steps import gpu_reset, profile_gpus
@@ -85,6 +85,22 @@ def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
 def device_only(verdict: Verdict) -> bool:
     """Whether the GPU is what a process is stopped for, so that letting go of it spares it."""
     return verdict.proof != "record" and bool(verdict.process.devices)
+
+
+def starters(stopped: Sequence[Verdict], now: Scene) -> list[str]:
+    """What may start the stopped ones anew: a living parent that is not itself stopped, or a
+    systemd service."""
+    gone = {verdict.process.pid for verdict in stopped}
+    living = {v.process.pid: v.process for v in now.verdicts if not v.process.zombie}
+    found = []
+    for verdict in stopped:
+        process = verdict.process
+        if process.service:
+            found.append(f"service {process.service}")
+        parent = living.get(process.parent)
+        if parent is not None and parent.pid not in gone and parent.pid > 1:
+            found.append(f"PID {parent.pid} {parent.name!r}")
+    return sorted(set(found))
 
 
 def held_by(wanted: Deployment, now: Scene, uuid: str, amount: int | None) -> str:

@@ -36,6 +36,8 @@ class Process:
     namespaces: tuple[int, ...] = ()
     inner_pids: tuple[int, ...] = ()
     container: str | None = None
+    service: str | None = None
+    """The systemd service that it is part of."""
     devices: frozenset[str] = frozenset()
     marks: tuple[tuple[str, str, str], ...] = ()
     """(`profiles` or `environments`, name, how): paths below our root that it uses."""
@@ -72,6 +74,7 @@ class Process:
             "started": self.started,
             "state": "zombie" if self.zombie else "frozen" if self.frozen else self.state,
             "container": self.container,
+            "service": self.service,
             "gpus": None if self.gpus is None else sorted(self.gpus),
             "memory_mib": self.memory,
             "devices": sorted(self.devices),
@@ -117,6 +120,7 @@ def _process(entry: Mapping[str, Any]) -> Process:
         namespaces=tuple(entry["namespaces"]),
         inner_pids=tuple(entry["inner_pids"]),
         container=None if place is None else f"{place['kind']} {place['name']}",
+        service=entry["service"],
         devices=frozenset(entry["devices"]) | frozenset(entry["mapped"]),
         marks=_marks(entry),
         unreadable=tuple(entry["unreadable"]),

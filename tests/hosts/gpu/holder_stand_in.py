@@ -1,7 +1,7 @@
 """A stand-in for programs that use a GPU: it holds device files until it is ended.
 
 `holder_stand_in.py start JSON` starts one in a session of its own, waits until it holds what it
-should, and prints its PID. The JSON:
+should, and prints its PID; `be JSON` becomes one in place. The JSON:
     argv          what its command line shall be: ["VLLM::EngineCore"] for an engine core
     comm          the kernel's short name of it (the first of argv, else)
     devices       device files to hold open
@@ -113,5 +113,7 @@ SCRIPT = "/stand_in/holder_stand_in.py"
 if __name__ == "__main__":
     if sys.argv[1:2] == ["start"]:
         print(start(json.loads(sys.argv[2])))
+    elif sys.argv[1:2] == ["be"]:
+        become(json.loads(sys.argv[2]), os.open(os.devnull, os.O_WRONLY))
     else:
         hold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from deployctl.engine.record import HostRecord
 from deployctl.engine.run import run, survey
 from deployctl.steps.interface import Plan
 from tests.hosts.gpu.machine import SERVER, TRACKER, TRAINING, UUIDS, GpuMachine
+from tests.hosts.lab.namespaces import wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -120,7 +122,7 @@ def test_what_comes_back_is_stopped_again_and_then_given_up_with_its_parent(
     record = clean(profile(gpus))
     assert record.error is not None
     assert "come back after being stopped 3 times" in record.error.what
-    assert f"started by PID {gpus.on_node(gpus.ours, inner)}" in record.error.why
+    assert f"started by PID {gpus.on_node(gpus.ours, inner)} 'loop'" in record.error.why
     assert len(record.steps[0].evidence["stopped"]) == 3
     assert gpus.alive(gpus.ours, inner), "the loop itself is not ours to stop"
 
@@ -227,3 +229,78 @@ def test_reset_considers_mig_and_nvlink(gpus: GpuMachine, state: Any, reason: st
     gpus.set_gpus(change, **more)
     made = plan(profile(gpus), reset=True)
     assert made.status == "blocked" and reason in made.reason
+
+
+# -- our unit -------------------------------------------------------------------------------------
+
+
+def test_our_unit_in_the_container_goes_first_and_then_its_orphans(gpus: GpuMachine) -> None:
+    """The supervisor's own stop ends the unit; what escaped from its session is found after."""
+    spec = {
+        "argv": list(SERVER),
+        "devices": [],
+        "children": [{"argv": ["VLLM::EngineCore"], "devices": ["/dev/nvidia0"], "memory": 700}],
+    }
+    log = "/var/lib/deployctl/profiles/prod/server/server.log"
+    with gpus.agent("ours") as agent:
+        unit = agent.call(
+            "units.start",
+            name="prod",
+            argv=["python3", "/stand_in/holder_stand_in.py", "be", json.dumps(spec)],
+            release="r1",
+        )
+        assert unit["state"] == "running"
+        wait_for("the engine", lambda: len(agent.call("units.state", name="prod")["members"]) == 2)
+    escaped = gpus.hold(gpus.ours, "VLLM::Worker_TP0", files=[log], memory=200)
+    made = plan(profile(gpus))
+    assert [change.what for change in made.changes] == [
+        "unit prod",
+        f"process {gpus.on_node(gpus.ours, escaped)}",
+    ]
+    record = clean(profile(gpus))
+    assert record.error is None
+    evidence = record.steps[0].evidence
+    assert evidence["memory_before"] == {"0": 900} and evidence["memory_after"] == {"0": 0}
+    assert [row["why"] for row in evidence["stopped"][:2]] == ["the unit", "the unit"]
+    assert not gpus.alive(gpus.ours, escaped)
+    with gpus.agent("ours") as agent:
+        assert agent.call("units.state", name="prod")["state"] == "stopped"
+
+
+# -- a host that cannot be asked ------------------------------------------------------------------
+
+
+def test_a_container_that_is_stopped(gpus: GpuMachine) -> None:
+    foreign = gpus.hold(gpus.other, "job")
+    gpus.ours.stop()
+    try:
+        record = clean(profile(gpus), scope="gpu")
+        assert gpus.alive(gpus.other, foreign)
+    finally:
+        gpus.ours.start()
+        gpus.ours.run("mount", "--bind", "/stand_in/devices", "/proc/devices")
+    assert record.error is not None and record.error.exit_code == 4
+    assert "not running" in f"{record.error}"
+
+
+def test_a_container_that_does_not_exist(gpus: GpuMachine) -> None:
+    wanted = profile(gpus)
+    host = wanted.hosts[0]
+    assert host.container is not None
+    container = host.container.model_copy(update={"id": "999"})
+    missing = wanted.model_copy(
+        update={"hosts": [host.model_copy(update={"container": container})]}
+    )
+    record = clean(missing)
+    assert record.error is not None and record.error.exit_code == 4
+    assert "does not exist" in f"{record.error}"
+
+
+def test_a_node_without_pct(gpus: GpuMachine) -> None:
+    gpus.node.run("mv", "/usr/sbin/pct", "/usr/sbin/not-there")
+    try:
+        record = clean(profile(gpus))
+    finally:
+        gpus.node.run("mv", "/usr/sbin/not-there", "/usr/sbin/pct")
+    assert record.error is not None and record.error.exit_code == 4
+    assert "pct" in f"{record.error}"

@@ -48,6 +48,7 @@ def process(pid: int, **facts: Any) -> dict[str, Any]:
         "namespaces": [OUTER],
         "inner_pids": [pid],
         "container": None,
+        "service": None,
         "devices": [],
         "mapped": [],
         "marks": [],
@@ -266,6 +267,24 @@ def test_a_gpu_that_the_node_does_not_know() -> None:
     del state["gpus"][1]
     with pytest.raises(Unanswered, match="the node does not know the container's GPU GPU-b"):
         behind(look(namespace=INNER), look(), state)
+
+
+def test_who_may_start_a_stopped_process_anew() -> None:
+    loop = process(3, command=["bash", "-c", "while :; do vllm serve /m; done"])
+    ours = {"command": ["VLLM::EngineCore"], "devices": ["nvidia2"]}
+    unit = {**RUNNING, "members": [{"pid": pid, "start": pid * 10} for pid in (5, 6, 7)]}
+    processes = [
+        loop,
+        process(5, parent=3, **ours),
+        process(6, parent=5, **ours),
+        process(7, parent=1, service="vllm.service", **ours),
+    ]
+    now = seen(wanted(), unit=unit, holders=look(*processes))
+    assert [v.process.pid for v in now.selection.stop] == [5, 6, 7]
+    assert clearing.starters(now.selection.stop, now) == [
+        "PID 3 'bash -c while :; do vllm serve /m; done'",
+        "service vllm.service",
+    ]
 
 
 def test_where_a_process_is_stuck() -> None:
