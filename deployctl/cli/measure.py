@@ -1,12 +1,13 @@
-"""Commands that measure what serves: smoke, acceptance."""
+"""Commands that measure what serves: smoke, acceptance, bench."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -34,6 +35,10 @@ CaFile = Annotated[
     Path | None,
     typer.Option("--ca-file", help="With --url: the certificate authority of its certificate."),
 ]
+Compare = Annotated[
+    Literal["plain"] | None,
+    typer.Option(help="With --profile: start the same without speculation beside it, and compare."),
+]
 Evidence = Mapping[str, Any]
 
 
@@ -41,6 +46,7 @@ def register(app: typer.Typer) -> None:
     """Add this file's commands."""
     app.command()(smoke)
     app.command()(acceptance)
+    app.command()(bench)
 
 
 def smoke(
@@ -58,7 +64,16 @@ def smoke(
     """Ask the served model and check its answers."""
     _one_of({"--profile": profile, "--url": url})
     if url is None:
-        _gate("smoke", str(profile), sets, hosts, as_json, quiet, metrics_file)
+        running.perform(
+            str(profile),
+            running.playbook_of("smoke"),
+            sets=sets,
+            hosts=hosts,
+            check_gates=True,
+            as_json=as_json,
+            quiet=quiet,
+            metrics_file=metrics_file,
+        )
     from deployctl.config.checks import SmokeSettings
     from deployctl.report.measured import smoke_lines
     from deployctl.steps import checks
@@ -88,6 +103,7 @@ def acceptance(
     max_prompts: Annotated[
         int | None, typer.Option(min=1, help="With --url: ask at most so many.")
     ] = None,
+    compare: Compare = None,
     min_length: Annotated[
         float | None, typer.Option(min=1, help="Floor of the mean acceptance length.")
     ] = None,
@@ -105,8 +121,19 @@ def acceptance(
 ) -> None:
     """Measure how much of what the drafter proposes is accepted, and judge it."""
     place = _one_of({"--profile": profile, "--url": url, "--log": log, "--metrics": metrics})
+    if compare is not None and place != "--profile":
+        raise UsageError(f"--compare goes with --profile, not with {place}")
     if place == "--profile":
-        _gate("acceptance", str(profile), sets, hosts, as_json, quiet, metrics_file)
+        running.perform(
+            str(profile),
+            running.playbook_of(*("acceptance", "lossless")[: 1 if compare is None else 2]),
+            sets=sets,
+            hosts=hosts,
+            check_gates=True,
+            as_json=as_json,
+            quiet=quiet,
+            metrics_file=metrics_file,
+        )
     from deployctl.config.checks import AcceptanceSettings
     from deployctl.report.measured import acceptance_lines
     from deployctl.steps import checks
@@ -133,26 +160,69 @@ def acceptance(
     _leave(found, as_json, acceptance_lines, checks.acceptance_failure(name, found))
 
 
-def _gate(
-    step: str,
-    profile: str,
-    sets: list[str],
-    hosts: list[str],
-    as_json: bool,
-    quiet: bool,
-    metrics_file: Path | None,
+def bench(
+    profile: Where = None,
+    url: Url = None,
+    plain_url: Annotated[
+        str | None,
+        typer.Option("--plain-url", help="With --url: the same model without speculation."),
+    ] = None,
+    compare: Compare = None,
+    concurrency: Annotated[
+        str, typer.Option(metavar="LIST", help="Requests at once, e.g. 1,4,16.")
+    ] = "1,2,4,8",
+    requests: Annotated[int, typer.Option(min=1, help="Requests at each level.")] = 16,
+    model: Model = None,
+    api_key_env: KeyVariable = None,
+    ca_file: CaFile = None,
+    prompts: Annotated[
+        str, typer.Option(help="With --url: code, math, chat, long-context, or a file.")
+    ] = "code",
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Run one gate on what a profile serves, and leave."""
-    running.perform(
-        profile,
-        running.playbook_of(step),
-        sets=sets,
-        hosts=hosts,
-        check_gates=True,
-        as_json=as_json,
-        quiet=quiet,
-        metrics_file=metrics_file,
-    )
+    """Measure speed at several concurrencies, and what speculation gains."""
+    _one_of({"--profile": profile, "--url": url})
+    levels = _levels(concurrency)
+    if url is None:
+        running.perform(
+            str(profile),
+            running.playbook_of("bench"),
+            sets=sets,
+            hosts=hosts,
+            step_options={
+                "bench": {"concurrencies": levels, "requests": requests, "compare": compare}
+            },
+            check_gates=True,
+            as_json=as_json,
+            quiet=quiet,
+        )
+    from deployctl.config.checks import AcceptanceSettings
+    from deployctl.report.measured import bench_lines
+    from deployctl.steps import bench as benches
+    from deployctl.steps import checks
+
+    with ExitStack() as stack:
+        client = stack.enter_context(_client(str(url), api_key_env, ca_file))
+        other = stack.enter_context(_client(plain_url, api_key_env, ca_file)) if plain_url else None
+        settings = AcceptanceSettings(prompts=prompts)
+        name = checks.served_model(client, model)
+        load = benches.make_load(settings, name, levels, requests)
+        found = benches.of_servers(client, other, load, _leveller(quiet))
+    _leave(found, as_json, bench_lines, checks.bench_failure(str(url), found))
+
+
+def _levels(text: str) -> tuple[int, ...]:
+    """The concurrencies in a list such as 1,4,16; raises `UsageError`."""
+    try:
+        levels = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        levels = ()
+    if not levels or min(levels) < 1:
+        raise UsageError(f"--concurrency {text}: write numbers from 1 on, such as 1,4,16")
+    return levels
 
 
 def _one_of(given: Mapping[str, object]) -> str:
@@ -194,6 +264,14 @@ def _teller(quiet: bool) -> Callable[[str, str], None]:
     def tell(name: str, verdict: str) -> None:
         if not quiet:
             typer.echo(f"{name}: {verdict}", err=True)
+
+    return tell
+
+
+def _leveller(quiet: bool) -> Callable[[int, int], None]:
+    def tell(concurrency: int, requests: int) -> None:
+        if not quiet:
+            typer.echo(f"{requests} requests, {concurrency} at once", err=True)
 
     return tell
 

@@ -107,3 +107,12 @@ def smoke_failure(place: str, found: Evidence) -> StepError | None:
     if verdict == "pass":
         return None
     return SmokeFailed(place, "smoke", f"{verdict}: {smoke.problem(found)}", evidence=found)
+
+
+def bench_failure(place: str, found: Evidence) -> StepError | None:
+    """The failure of a bench in which requests failed; None where all were answered."""
+    for level in [*found["levels"], *(found["plain"] or ())]:
+        if level["failed"]:
+            said = f"requests failed: {level['failures'][0]}"
+            return SmokeFailed(place, "bench", said, evidence=found)
+    return None

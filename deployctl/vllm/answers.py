@@ -16,7 +16,8 @@ class Answer:
 
     `seconds` is the whole request, `first_token` the time to the first piece of text of any kind
     (streaming only), both in seconds. `speculation` is the server's own count for this request,
-    where its version offers one and it is switched on.
+    where its version offers one and it is switched on. `token_ids` are those of the answer, where
+    the request asked for them (`return_token_ids`) and the server knows how.
     """
 
     model: str | None
@@ -29,6 +30,7 @@ class Answer:
     seconds: float
     first_token: float | None = None
     speculation: Counts | None = None
+    token_ids: tuple[int, ...] | None = None
 
 
 class Malformed(Exception):
@@ -51,6 +53,7 @@ def read(document: Any, seconds: float) -> Answer:
         completion_tokens=_usage(document, "completion_tokens"),
         seconds=seconds,
         speculation=_speculation(document),
+        token_ids=_token_ids(choice.get("token_ids")),
     )
 
 
@@ -155,6 +158,12 @@ def _usage(document: Mapping[str, Any], key: str) -> int | None:
     usage = document.get("usage")
     value = usage.get(key) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) else None
+
+
+def _token_ids(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
+        return None
+    return tuple(value)
 
 
 def _speculation(document: Mapping[str, Any]) -> Counts | None:

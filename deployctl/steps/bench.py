@@ -1,0 +1,86 @@
+"""Speed of what serves, with speculation and, where asked for, without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from deployctl.config.checks import AcceptanceSettings
+from deployctl.errors import SmokeFailed
+from deployctl.steps.gates import open_client
+from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
+from deployctl.steps.plain_server import plain_server
+from deployctl.vllm import load, prompt_sets
+from deployctl.vllm.client import Client
+
+CONCURRENCIES = (1, 2, 4, 8)
+REQUESTS = 16
+
+
+class BenchStep(Step):
+    """Tokens per second, time to first token and per output token, at several concurrencies."""
+
+    name = "bench"
+    phase = "gate"
+    failure = SmokeFailed
+    needs_release = False
+
+    def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        return Plan("check", reason="asked for")
+
+    def prove(self, context: Context) -> Evidence:
+        wanted = context.wanted
+        asked = make_load(
+            wanted.profile.acceptance or AcceptanceSettings(),
+            wanted.profile.model.served_name,
+            tuple(wanted.option(self.name, "concurrencies", CONCURRENCIES)),
+            int(wanted.option(self.name, "requests", REQUESTS)),
+        )
+        compared = wanted.option(self.name, "compare") == "plain"
+        with open_client(context) as served:
+            levels = load.run(served, asked, _shown(context, "with speculation"))
+        plain: list[dict[str, Any]] | None = None
+        if compared and wanted.profile.drafter is not None:
+            with plain_server(context, self.name) as other:
+                plain = load.run(other, asked, _shown(context, "without speculation"))
+        found = evidence_of(asked, levels, plain)
+        if any(level["failed"] for level in levels):
+            first = next(level["failures"][0] for level in levels if level["failed"])
+            raise self.fail(context, f"requests failed: {first}", evidence=found)
+        return found
+
+
+def make_load(
+    settings: AcceptanceSettings, model: str, concurrencies: tuple[int, ...], requests: int
+) -> load.Load:
+    """The load that a profile's acceptance prompts make."""
+    prompts = prompt_sets.load(settings.prompts).prompts
+    return load.Load(model, prompts, concurrencies, requests, settings.max_tokens, settings.timeout)
+
+
+def of_servers(
+    served: Client, plain: Client | None, asked: load.Load, told: Callable[[int, int], None]
+) -> Evidence:
+    """The bench of one server, and of a second one without speculation beside it."""
+    levels = load.run(served, asked, told)
+    return evidence_of(asked, levels, None if plain is None else load.run(plain, asked, told))
+
+
+def evidence_of(
+    asked: load.Load, levels: list[dict[str, Any]], plain: list[dict[str, Any]] | None
+) -> Evidence:
+    """The evidence of a bench: seconds and tokens per second, speed-up beside acceptance."""
+    return {
+        "model": asked.model,
+        "max_tokens": asked.max_tokens,
+        "levels": levels,
+        "plain": plain,
+        "speed_up": load.speed_up(levels, plain) if plain is not None else None,
+    }
+
+
+def _shown(context: Context, what: str) -> load.Told:
+    def show(concurrency: int, requests: int) -> None:
+        context.progress(what, f"{requests} requests, {concurrency} at once")
+
+    return show

@@ -1,0 +1,59 @@
+"""Speculation must not change answers: the served release against itself without a drafter."""
+
+from __future__ import annotations
+
+from deployctl.config.checks import AcceptanceSettings
+from deployctl.errors import AcceptanceFailed
+from deployctl.steps.gates import open_client
+from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
+from deployctl.steps.plain_server import plain_server
+from deployctl.vllm import prompt_sets
+from deployctl.vllm.lossless import compare
+
+PROMPTS = 8
+
+
+class LosslessStep(Step):
+    """Answers with and without speculation are the same, token by token."""
+
+    name = "lossless"
+    phase = "gate"
+    failure = AcceptanceFailed
+    needs_release = False
+
+    def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        if wanted.profile.drafter is None:
+            return Plan("unchanged", reason="without a drafter there is nothing to compare")
+        return Plan("check", reason="a second server is started beside what serves")
+
+    def prove(self, context: Context) -> Evidence:
+        profile = context.wanted.profile
+        settings = profile.acceptance or AcceptanceSettings()
+        prompts = prompt_sets.load(settings.prompts).prompts
+        count = int(context.wanted.option(self.name, "prompts", PROMPTS))
+        with open_client(context) as served, plain_server(context, self.name) as plain:
+            found = compare(
+                served,
+                plain,
+                profile.model.served_name,
+                prompts[:count],
+                settings.max_tokens,
+                settings.timeout,
+            )
+        if found["verdict"] != "pass":
+            raise self.fail(context, said(found), found["caveat"], evidence=found)
+        return found
+
+
+def said(found: Evidence) -> str:
+    """The comparison in one sentence."""
+    if found["failures"]:
+        return f"not compared: {found['failures'][0]}"
+    first = found["first_difference"]
+    if first is None:
+        return f"{found['compared']} answers are the same, {found['tokens']} tokens"
+    return (
+        f"{len(found['differences'])} of {found['compared']} answers differ; the first at "
+        f"{first['unit']} {first['at']} of prompt {first['prompt']}: with speculation "
+        f"{first['speculative']!r}, without {first['plain']!r}"
+    )
