@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.lab.network import Lab
+from tests.hosts.lab.network import Lab, new_directory, sweep
 from tests.hosts.lab.sshd import Sshd
 
 NEEDED = ("sshd", "lxc-start", "nft", "ip", "unshare", "setpriv", "nsenter", "ss")
@@ -36,7 +35,8 @@ def whole_lab() -> Iterator[Lab]:
     if missing:
         # Not a skip: on a machine that should prove it, nothing would have been proven.
         pytest.fail(f"{', '.join(missing)} missing: install the packages of .ci/apt.txt")
-    lab = Lab(Path(tempfile.mkdtemp(prefix="deployctl-lab-", dir="/run")))
+    sweep()
+    lab = Lab(new_directory())
     try:
         lab.start()
         yield lab

@@ -7,14 +7,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from tests.hosts.lab import processes
 from tests.hosts.lab.machines import SUBNET, Container, Node
 from tests.hosts.lab.namespaces import enter_network, in_namespaces, wait_for
 from tests.hosts.lab.sshd import make_key, public
+
+RUN = Path("/run")
+TRACES = "deployctl-lab-"
 
 
 class Lab:
@@ -29,7 +34,7 @@ class Lab:
         self.known_hosts = directory / "known_hosts"
         self.config_file = directory / "ssh_config"
         self.h1, self.h2 = (Node(directory, number, self.switch) for number in (1, 2))
-        self._groups = f"deployctl-lab-{os.getpid()}"
+        self._groups = f"{TRACES}{os.getpid()}"
         self.container = self.make_container(self.h1, 129)
         self._switch: subprocess.Popen[bytes] | None = None
 
@@ -106,10 +111,29 @@ class Lab:
         if self._switch is not None:
             self._switch.kill()
             self._switch.wait()
-        for top in Path("/sys/fs/cgroup").glob(f"**/{self._groups}"):
-            for directory, _, _ in os.walk(top, topdown=False):
-                wait_for(f"{directory} empty", partial(_remove_group, Path(directory)))
-        shutil.rmtree(self.directory)
+        remove_traces(os.getpid())
+
+
+def new_directory() -> Path:
+    """A place for a lab's files, named after this process."""
+    return Path(tempfile.mkdtemp(prefix=f"{TRACES}{os.getpid()}-", dir=RUN))
+
+
+def remove_traces(pid: int) -> None:
+    """Remove the control groups and files of the lab that a process made."""
+    for top in Path("/sys/fs/cgroup").glob(f"**/{TRACES}{pid}"):
+        for directory, _, _ in os.walk(top, topdown=False):
+            wait_for(f"{directory} empty", partial(_remove_group, Path(directory)))
+    for directory in RUN.glob(f"{TRACES}{pid}-*"):
+        shutil.rmtree(directory)
+
+
+def sweep() -> None:
+    """Remove what test runs left that were killed: their machines have ended with them."""
+    for directory in RUN.glob(f"{TRACES}*-*"):
+        pid = int(directory.name.removeprefix(TRACES).partition("-")[0])
+        if not processes.is_alive(pid):
+            remove_traces(pid)
 
 
 def _remove_group(directory: Path) -> bool:
