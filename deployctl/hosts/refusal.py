@@ -13,12 +13,12 @@ NOT_FOUND = 127
 """A shell's status, and env's and lxc-attach's, for a program that does not exist."""
 
 
-def of_agent(name: str, word: Mapping[str, Any]) -> HostError:
+def of_agent(name: str, python: str, word: Mapping[str, Any]) -> HostError:
     """The agent's own refusal: `python` is too old for it, or its `root` cannot be written."""
     if word["refused"] == "python":
         return NoPython(
             name,
-            f"python3 there is {word['why']}, the agent needs 3.9 or newer",
+            f"{python} there is {word['why']}, the agent needs 3.9 or newer",
             next=f"install a newer one there and {NAME_IT}",
         )
     return HostError(

@@ -158,7 +158,7 @@ class Session:
             if "need" in word:
                 self._send({"code": base64.b64encode(bundle().data).decode("ascii")})
             elif "refused" in word:
-                raise refusal.of_agent(self.name, word)
+                raise refusal.of_agent(self.name, self._python, word)
             else:
                 ready: Mapping[str, Any] = word["ready"]
                 return ready

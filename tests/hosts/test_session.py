@@ -26,6 +26,10 @@ def session(tmp_path: Path) -> Iterator[Session]:
         yield session
 
 
+OTHERS = sorted(Path.home().glob(".pyenv/versions/*/bin/python"))
+"""Pythons of other versions, on a developer's machine."""
+
+
 class TestPythons:
     def test_none(self, tmp_path: Path) -> None:
         error = refusal('exec "$@"', tmp_path, python="/nowhere/python3")
@@ -47,6 +51,21 @@ class TestPythons:
         error = refusal('exec "$@"', tmp_path, python=str(stand_in))
         assert isinstance(error, NoPython)
         assert f"is {version}, the agent needs 3.9" in error.what
+
+    @pytest.mark.parametrize("python", OTHERS, ids=lambda path: path.parts[-3])
+    def test_the_real_ones_that_are_here(self, tmp_path: Path, python: Path) -> None:
+        said = subprocess.run(
+            [python, "-c", "import sys; print(sys.version_info >= (3, 9))"],
+            capture_output=True,
+            check=True,
+        )
+        if said.stdout.strip() == b"False":
+            error = refusal('exec "$@"', tmp_path, python=str(python))
+            assert isinstance(error, NoPython) and "the agent needs 3.9" in error.what
+            return
+        with start('exec "$@"', tmp_path, str(python), Limits()) as session:
+            session.call("files.write", path="@/a", text="x")
+            assert session.call("files.tree_digest", path="@/")["files"] == 2
 
     def test_one_that_breaks(self, tmp_path: Path) -> None:
         error = refusal("echo 'cannot open shared object' >&2; exit 1", tmp_path)
