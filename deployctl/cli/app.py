@@ -20,6 +20,7 @@ from deployctl.cli import (
     profiles,
     releases,
     report,
+    schedule,
 )
 from deployctl.errors import DeployError
 
@@ -48,6 +49,7 @@ measure.register(app)
 report.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
+app.add_typer(schedule.app, name="schedule")
 
 
 def _version(wanted: bool) -> None:

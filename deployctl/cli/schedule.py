@@ -1,0 +1,152 @@
+"""deployctl schedule: runs without anybody there, by cron."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deployctl.cli import options, running
+from deployctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from deployctl.engine.schedule import Entry
+
+app = typer.Typer(
+    help="Runs without anybody there, by cron.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+SCHEMA = "deployctl.schedule/1"
+CHECK_FAILED = 4
+
+Name = Annotated[str, typer.Argument(help="What it is scheduled as; see `schedule list`.")]
+
+
+@app.command()
+def add(
+    profile: options.Profile,
+    at: Annotated[
+        str, typer.Option(help="Minute, hour, day, month, weekday in the machine's time zone.")
+    ],
+    name: Annotated[str | None, typer.Option(help="What to call it; the profile's name.")] = None,
+    playbook: Annotated[str | None, typer.Option(help="Playbook; the profile's own.")] = None,
+    only_if_changed: options.OnlyIfChanged = False,
+    lock_wait: options.LockWait = "0s",
+    secrets_file: Annotated[
+        Path | None, typer.Option(help="A file of mode 0600 with NAME=VALUE lines.")
+    ] = None,
+) -> None:
+    """Schedule a run; the same name again replaces it."""
+    from deployctl.config.search import default_search
+    from deployctl.engine import schedule, scheduled_run
+
+    schedule.check_expression(at)
+    loaded = running.load(profile, [], [])
+    chosen = running.load_playbook(playbook or loaded.playbook)
+    path = default_search().locate("profiles", profile).path.absolute()
+    called = name or loaded.name
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", called):
+        raise UsageError(f"--name {called}: lower-case letters, digits, '.', '_' and '-' only")
+    given = ["--quiet", "--lock-wait", lock_wait]
+    entry = schedule.Entry(
+        name=called,
+        at=at,
+        profile=str(path),
+        playbook=str(_playbook_file(playbook)) if playbook else chosen.name,
+        command=schedule.command(),
+        options=tuple([*given, "--only-if-changed"] if only_if_changed else given),
+        environment=schedule.stated_environment(os.environ),
+        directory=str(Path.home()),
+        log=str(schedule.log_folder() / f"{called}.log"),
+        secrets_file=str(secrets_file.absolute()) if secrets_file else "",
+    )
+    scheduled_run.secrets(entry)
+    schedule.save(entry)
+    schedule.write_crontab(schedule.with_entry(schedule.read_crontab(), entry))
+    print(_told(entry))
+    print(f"  check it: deployctl schedule check {called}")
+
+
+def _playbook_file(playbook: str) -> Path | str:
+    from deployctl.config.search import default_search
+
+    found = default_search().locate("playbooks", playbook)
+    return playbook if found.place == "shipped" else found.path.absolute()
+
+
+@app.command("list")
+def list_entries(as_json: options.Json = False) -> None:
+    """What is scheduled, and when it runs next."""
+    from deployctl.engine import schedule
+
+    found = list(schedule.entries())
+    if as_json:
+        print(json.dumps({"schema": SCHEMA, "entries": [asdict(e) for e in found]}, indent=2))
+        return
+    for entry in found:
+        print(_told(entry))
+        print(f"  log {entry.log}")
+    if not found:
+        print("nothing is scheduled")
+
+
+def _told(entry: Entry) -> str:
+    from deployctl.engine import schedule
+
+    now = datetime.now().astimezone()
+    following = schedule.next_time(entry.at, now)
+    zone = f"{following:%Z}, UTC{following:%z}"
+    return (
+        f"{entry.name}: {entry.playbook} {entry.profile} at {entry.at}, "
+        f"next {following:%Y-%m-%d %H:%M} ({zone})"
+    )
+
+
+@app.command()
+def remove(name: Name) -> None:
+    """Schedule it no more; its log stays."""
+    from deployctl.engine import schedule
+
+    entry = schedule.load(schedule.file_of(name))
+    schedule.write_crontab(schedule.without(schedule.read_crontab(), entry.name))
+    schedule.file_of(name).unlink()
+    print(f"{name} is scheduled no more; its log stays: {entry.log}")
+
+
+@app.command()
+def check(name: Name, as_json: options.Json = False) -> None:
+    """Run its plan as cron would (no agent, no terminal) and say what would fail."""
+    from deployctl.engine import schedule, schedule_check
+
+    entry = schedule.load(schedule.file_of(name))
+    profile = running.load(entry.profile, [], [])
+    found = schedule_check.check(entry, profile, running.load_playbook(entry.playbook))
+    if as_json:
+        document = {"schema": SCHEMA, "name": name, "checks": [asdict(one) for one in found]}
+        print(json.dumps(document, indent=2))
+    else:
+        for one in found:
+            print(f"{one.check:<8} {one.verdict:<8} {one.say}".rstrip())
+            if one.next:
+                print(f"         next: {one.next}")
+    raise typer.Exit(CHECK_FAILED if any(one.verdict == "failed" for one in found) else 0)
+
+
+@app.command()
+def run(path: Annotated[Path, typer.Argument(help="An entry's file.")]) -> None:
+    """What the crontab calls: silent when all is well."""
+    from deployctl.engine import schedule, scheduled_run
+
+    code, words = scheduled_run.carry_out(schedule.load(path))
+    if words:
+        print(words, file=sys.stdout)
+    raise typer.Exit(code)

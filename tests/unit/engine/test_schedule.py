@@ -1,0 +1,138 @@
+"""Scheduled runs: their crontab lines, times, logs, and what a check finds without running."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from deployctl.config.playbook import Playbook
+from deployctl.config.profile import Profile
+from deployctl.engine import schedule, schedule_check, scheduled_run
+from deployctl.engine.schedule import Entry
+from deployctl.errors import UsageError
+
+TABLE = "MAILTO=ops\n# their own\n5 * * * * /usr/bin/true\n"
+
+
+@pytest.fixture
+def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "50% config"))
+    return Entry(
+        name="toy",
+        at="0 4 * * *",
+        profile="/etc/toy.yaml",
+        playbook="nightly",
+        command=(sys.executable, "-c", "import sys; print(sys.argv); sys.exit(int(sys.argv[-1]))"),
+        options=("0",),
+        environment={"PATH": schedule.PATH, "HOME": "/root"},
+        directory="/",
+        log=str(tmp_path / "logs" / "toy.log"),
+    )
+
+
+def test_the_crontab_gets_one_block_and_loses_no_other_line(entry: Entry) -> None:
+    table = schedule.with_entry(TABLE, entry)
+    assert table.startswith(TABLE)
+    assert schedule.with_entry(table, entry) == table
+    moved = schedule.with_entry(table, replace(entry, at="30 5 * * 1"))
+    assert "0 4 * * *" not in moved and "30 5 * * 1" in moved
+    other = schedule.with_entry(table, replace(entry, name="toy-2"))
+    assert schedule.without(other, "toy") == schedule.with_entry(
+        TABLE, replace(entry, name="toy-2")
+    )
+    assert schedule.without(table, "toy") == TABLE
+    assert schedule.without(schedule.with_entry("", entry), "toy") == ""
+
+
+def test_the_line_survives_cron(entry: Entry) -> None:
+    line = schedule.line(entry)
+    assert "50\\% config" in line, "a bare percent sign is a line's end for cron"
+    assert len(line) < 900
+
+
+@pytest.mark.parametrize("at", ["", "* * * *", "61 * * * *", "0 4 * * 9", "0 0 31 2 *", "@daily x"])
+def test_what_is_no_time_is_refused(at: str) -> None:
+    with pytest.raises(UsageError, match="--at"):
+        schedule.check_expression(at)
+
+
+def test_times_are_the_machines(entry: Entry) -> None:
+    berlin = datetime(2026, 3, 28, 12, 0, tzinfo=ZoneInfo("Europe/Berlin"))
+    following = schedule.next_time("0 4 * * *", berlin)
+    assert following.isoformat() == "2026-03-29T04:00:00+02:00"
+
+
+def test_an_entry_comes_back_as_it_was(entry: Entry) -> None:
+    assert schedule.load(schedule.save(entry)) == entry
+    assert [one.name for one in schedule.entries()] == ["toy"]
+    with pytest.raises(UsageError, match="nothing is scheduled as other"):
+        schedule.load(schedule.file_of("other"))
+
+
+@pytest.mark.parametrize(("code", "silent"), [(0, True), (5, True), (10, False), (130, False)])
+def test_only_what_is_wrong_is_told(entry: Entry, code: int, silent: bool) -> None:
+    got, words = scheduled_run.carry_out(replace(entry, options=(str(code),)))
+    assert got == code
+    assert (words == "") is silent
+    assert "nightly" in Path(entry.log).read_text("utf-8")
+
+
+def test_logs_are_turned_over_and_few(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    for number in range(9):
+        log.write_text(f"{number}" * 20, encoding="utf-8")
+        scheduled_run.turn_over(log, limit=10, kept=3)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.log.1", "x.log.2", "x.log.3"]
+    assert (tmp_path / "x.log.1").read_text("utf-8")[0] == "8"
+
+
+def test_secrets_come_from_a_file_that_nobody_else_reads(entry: Entry, tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.write_text("# mine\nHF_TOKEN=a=b\nexport KEY=c\n", encoding="utf-8")
+    secrets.chmod(0o600)
+    with_file = replace(entry, secrets_file=str(secrets))
+    assert scheduled_run.secrets(with_file) == {"HF_TOKEN": "a=b", "KEY": "c"}
+    secrets.chmod(0o640)
+    with pytest.raises(UsageError, match="others may read"):
+        scheduled_run.secrets(with_file)
+
+
+def test_what_cron_would_miss_is_found(entry: Entry) -> None:
+    profile = Profile.model_validate(
+        {
+            "name": "toy",
+            "hosts": [
+                {"name": "far", "ssh": {"address": "h", "identity_file": "keys/id"}},
+                {"name": "near", "ssh": {"address": "h", "identity_file": "~/.ssh/id"}},
+            ],
+            "model": {"path": "/m", "served_name": "toy"},
+            "build": {"source": {"release": "0.32.0"}},
+            "serve": {"port": 8123, "api_key": {"env": "TOY_KEY"}},
+        }
+    )
+    hook = {"run": ["no-such-program"]}
+    playbook = Playbook.model_validate(
+        {"name": "p", "steps": [{"step": "clean", "before": [hook]}]}
+    )
+    found = list(schedule_check.static(entry, profile, playbook, entry.environment))
+    assert [(one.check, one.verdict) for one in found] == [
+        ("paths", "failed"),
+        ("secrets", "failed"),
+        ("hooks", "failed"),
+    ]
+    assert found[0].next == f"write it absolute: {Path('keys/id').absolute()}"
+    assert "TOY_KEY" in found[1].say
+    environ = {**entry.environment, "TOY_KEY": "k"}
+    assert [c.verdict for c in schedule_check.static(entry, profile, playbook, environ)][1] == "ok"
+
+
+def test_the_stated_environment_has_no_agent_and_a_whole_path() -> None:
+    stated = schedule.stated_environment({"SSH_AUTH_SOCK": "/x", "XDG_STATE_HOME": "/s"})
+    assert "SSH_AUTH_SOCK" not in stated and stated["XDG_STATE_HOME"] == "/s"
+    assert "/usr/sbin" in stated["PATH"].split(os.pathsep)
