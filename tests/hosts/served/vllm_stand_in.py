@@ -97,6 +97,17 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
     return {"id": "stand-in", "model": body.get("model"), "choices": [choice], "usage": usage}
 
 
+def streamed(whole: dict[str, Any]) -> list[dict[str, Any]]:
+    """A chat completion as the events of a stream: each line of its text, the end, the usage."""
+    (choice,) = whole["choices"]
+    pieces = [{"delta": {"content": line}} for line in ANSWER.splitlines(keepends=True)]
+    pieces.append({"delta": {}, "finish_reason": choice["finish_reason"]})
+    return [
+        *({"model": whole["model"], "choices": [piece]} for piece in pieces),
+        {"model": whole["model"], "choices": [], "usage": whole["usage"]},
+    ]
+
+
 class Handler(BaseHTTPRequestHandler):
     """The endpoints that are used."""
 
@@ -121,12 +132,17 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         if self.path == "/tokenize":
             self._say(200, json.dumps({"count": PROMPT_TOKENS}))
+        elif body.get("stream"):
+            events = [json.dumps(one) for one in streamed(answer(self.serving, self.path, body))]
+            text = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+            self._say(200, text, "text/event-stream")
         else:
             self._say(200, json.dumps(answer(self.serving, self.path, body)))
 
-    def _say(self, status: int, text: str) -> None:
+    def _say(self, status: int, text: str, kind: str = "application/json") -> None:
         data = text.encode()
         self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

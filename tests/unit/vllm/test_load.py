@@ -1,0 +1,173 @@
+"""Load and its figures, and answers compared with and without speculation."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployctl.steps.plain_server import plain_argv
+from deployctl.vllm import load
+from deployctl.vllm.answers import Answer
+from deployctl.vllm.client import Client
+from deployctl.vllm.lossless import compare, first_difference
+from deployctl.vllm.prompt_sets import Prompt
+from tests.unit.vllm.loopback import events, respond, serving, stream
+
+
+def answer(**given: Any) -> Answer:
+    fields: dict[str, Any] = {
+        "model": "m",
+        "content": "abc",
+        "reasoning": None,
+        "tool_calls": (),
+        "finish_reason": "stop",
+        "prompt_tokens": 3,
+        "completion_tokens": 5,
+        "seconds": 2.5,
+    }
+    return Answer(**fields | given)
+
+
+class TalkingStandIn:
+    """Streams four tokens, counts how many requests are open at once, fails every `broken`th."""
+
+    def __init__(self, broken: int = 0) -> None:
+        self.broken = broken
+        self.open = self.most = self.asked = 0
+        self._lock = threading.Lock()
+
+    def behave(self, connection: socket.socket, request: bytes) -> None:
+        if not request.startswith(b"POST /v1/chat"):
+            respond("404 Not Found", b"{}")(connection, request)
+            return
+        with self._lock:
+            self.asked += 1
+            number = self.asked
+            self.open += 1
+            self.most = max(self.most, self.open)
+        try:
+            if self.broken and number % self.broken == 0:
+                respond("503 Service Unavailable", b"full")(connection, request)
+                return
+            words = [{"choices": [{"delta": {"content": word}}]} for word in "abcd"]
+            end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+            usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 4}}
+            stream(*events(*words, end, usage))(connection, request)
+        finally:
+            with self._lock:
+                self.open -= 1
+
+
+def asked(concurrencies: tuple[int, ...], requests: int) -> load.Load:
+    return load.Load("m", (Prompt("x"), Prompt("y")), concurrencies, requests, 10, 5.0)
+
+
+def test_every_level_asks_all_prompts_and_no_more_at_once_than_it_says() -> None:
+    server = TalkingStandIn()
+    told: list[tuple[int, int]] = []
+    with serving(server.behave) as url, Client(url) as client:
+        levels = load.run(client, asked((1, 3), 6), lambda *level: told.append(level))
+    assert told == [(1, 6), (3, 6)]
+    assert server.asked == 1 + 6 + 6
+    assert server.most <= 3
+    for level in levels:
+        assert (level["tokens"], level["failed"], level["requests"]) == (24, 0, 6)
+        assert level["tokens_per_second"] == pytest.approx(24 / level["seconds"])
+        assert level["mean_acceptance_length"] is None
+        assert level["first_token"]["p50"] > 0
+
+
+def test_failed_requests_are_counted_and_said() -> None:
+    with serving(TalkingStandIn(broken=3).behave) as url, Client(url) as client:
+        (level,) = load.run(client, asked((2,), 6), lambda *level: None)
+    assert level["failed"] == 2
+    assert "503" in level["failures"][0]
+    assert level["tokens"] == 16
+
+
+def test_speed_up_is_by_concurrency() -> None:
+    fast = [
+        {"concurrency": 1, "tokens_per_second": 30.0},
+        {"concurrency": 4, "tokens_per_second": 8.0},
+    ]
+    slow = [
+        {"concurrency": 1, "tokens_per_second": 10.0},
+        {"concurrency": 2, "tokens_per_second": 1.0},
+    ]
+    assert load.speed_up(fast, slow) == [{"concurrency": 1, "speed_up": 3.0}]
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=50))
+def test_percentiles_are_ordered_and_among_the_values(values: list[float]) -> None:
+    found = load.spread(values)
+    assert found is not None
+    assert min(values) <= found["p50"] <= found["p95"] * (1 + 1e-9)
+    assert found["p95"] <= found["max"] * (1 + 1e-9)
+    assert found["max"] == max(values)
+
+
+def test_time_per_output_token_begins_after_the_first() -> None:
+    assert load.per_token(answer(first_token=0.5)) == 0.5
+    assert load.per_token(answer(first_token=0.5, completion_tokens=1)) is None
+    assert load.per_token(answer()) is None
+    assert load.spread([]) is None
+
+
+def test_answers_are_compared_token_by_token() -> None:
+    one = answer(token_ids=(1, 2, 3), content="the same text")
+    assert first_difference(one, answer(token_ids=(1, 2, 3), content="the same text")) is None
+    found = first_difference(one, answer(token_ids=(1, 9, 3), content="the other text"))
+    assert found is not None
+    assert (found.at, found.unit) == (1, "token")
+    assert (found.speculative, found.plain) == ("the same text", "the other text")
+
+
+def test_a_shorter_answer_differs_at_its_end() -> None:
+    found = first_difference(answer(token_ids=(1, 2)), answer(token_ids=(1, 2, 3)))
+    assert found is not None
+    assert found.at == 2
+
+
+def test_without_token_ids_the_text_is_compared() -> None:
+    found = first_difference(answer(content="abc"), answer(content="abd"))
+    assert found is not None
+    assert (found.at, found.unit) == (2, "character")
+
+
+def test_two_servers_that_answer_alike_and_otherwise() -> None:
+    def saying(token: int) -> Any:
+        document = {
+            "choices": [
+                {"message": {"content": "x"}, "finish_reason": "stop", "token_ids": [1, token]}
+            ],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+        }
+        return respond("200 OK", json.dumps(document).encode())
+
+    prompts = [Prompt("a"), Prompt("b")]
+    with serving(saying(5)) as url, serving(saying(6)) as other:
+        with Client(url) as one, Client(url) as same:
+            alike = compare(one, same, "m", prompts, 10, 5.0)
+        with Client(url) as one, Client(other) as two:
+            apart = compare(one, two, "m", prompts, 10, 5.0)
+    assert (alike["verdict"], alike["identical"], alike["tokens"]) == ("pass", 2, 4)
+    assert (apart["verdict"], apart["identical"]) == ("different", 0)
+    assert (apart["first_difference"]["prompt"], apart["first_difference"]["at"]) == (0, 1)
+
+
+def test_a_server_that_fails_is_not_called_the_same() -> None:
+    down = respond("503 Service Unavailable", b"")
+    with serving(down) as url, Client(url) as one, Client(url) as two:
+        assert compare(one, two, "m", [Prompt("a")], 10, 5.0)["verdict"] == "unknown"
+
+
+def test_the_command_line_without_speculation() -> None:
+    argv = ["vllm", "serve", "m", "--port", "30000", "--speculative-config", "{}", "--dtype", "x"]
+    assert plain_argv(argv, 30001) == ["vllm", "serve", "m", "--port", "30001", "--dtype", "x"]
+    assert plain_argv(argv[:5], 1) == ["vllm", "serve", "m", "--port", "1"]
