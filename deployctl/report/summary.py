@@ -54,6 +54,7 @@ def _detail(step: Mapping[str, Any]) -> str:
         return "config.json is as wanted" if evidence.get("sha256") else str(step.get("reason", ""))
     describe = {
         "build": _build,
+        "clean": None if step["status"] == "unchanged" else _clean,
         "drafter": _drafter,
         "ready": _ready,
         "smoke": _smoke,
@@ -68,6 +69,21 @@ def _build(evidence: Mapping[str, Any]) -> str:
     commit = evidence.get("commit_installed")
     what = commit[:12] if commit else evidence.get("version_installed") or "unknown version"
     return f"{what} by {evidence.get('strategy', 'unknown strategy')}"
+
+
+def _clean(evidence: Mapping[str, Any]) -> str:
+    stopped = f"{len(evidence.get('stopped') or ())} processes stopped"
+    after = evidence.get("memory_after")
+    if not after:
+        gpu = str(evidence.get("gpu", ""))
+        return f"{stopped}, no GPU" if gpu.startswith("absent") else stopped
+    before = evidence.get("memory_before") or {}
+    course = [f"GPU {i}: {_mib(before.get(i))} -> {_mib(amount)}" for i, amount in after.items()]
+    return ", ".join((stopped, *course))
+
+
+def _mib(amount: int | None) -> str:
+    return "unknown" if amount is None else f"{amount} MiB"
 
 
 def _drafter(evidence: Mapping[str, Any]) -> str:
