@@ -186,7 +186,10 @@ class Supervisor:
                 select.select([fd], [], [], self.spec["grace"])
         finally:
             os.close(fd)
-        grace = SETTLE if child.poll() is not None else 0.0
+        ended = child.poll()
+        if ended is not None:
+            self.note("ending", rc=ended)
+        grace = 0.0 if ended is None else SETTLE
         processes.stop(family(child.pid, self.spec["serial"]), grace)
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()

@@ -71,6 +71,9 @@ def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
         return "running"
     if record.get("state") in ("stopped", "exited", "failed"):
         return str(record["state"])
+    if record.get("state") == "ending":
+        # The main process is gone; the supervisor ends what it left.
+        return "exited" if record["rc"] == 0 else "failed"
     return "starting" if supervised else "lost"
 
 

@@ -106,7 +106,8 @@ KNOWN: tuple[Known, ...] = (
     ),
     _known(
         "mask-token-missing",
-        r"For parallel drafting, the draft model config must have",
+        r"For parallel drafting, the draft model config must have|"
+        r"argument 'parallel_drafting_token_id' but instead found type 'NoneType'",
         "the drafter's config has no mask_token_id",
         "set drafter.config: dflash_config.mask_token_id to the value on the model's card",
     ),
