@@ -17,6 +17,8 @@ lab
 served
     This machine with a root of its own and a sealed environment whose `vllm` is a stand-in
     (tests.hosts.served.host.ServedHost): a whole `up` with real agents and processes in 3 s.
+webhook
+    Keeps what it is told (tests.hosts.served.webhook.Webhook): `url`, `bodies`, `headers`.
 builder, project
     build and verify alone on this machine (tests.hosts.builds.host.BuildHost), and a stand-in for
     vLLM's repository whose C extensions a real uv builds (tests.hosts.builds.project.Project).
@@ -26,9 +28,9 @@ import hypothesis
 
 from tests.hosts.builds.fixtures import builder, project
 from tests.hosts.lab.fixtures import lab, sshd, whole_lab
-from tests.hosts.served.fixtures import served
+from tests.hosts.served.fixtures import served, webhook
 
-__all__ = ["builder", "lab", "project", "served", "sshd", "whole_lab"]
+__all__ = ["builder", "lab", "project", "served", "sshd", "webhook", "whole_lab"]
 
 # A busy machine is no counterexample.
 hypothesis.settings.register_profile(

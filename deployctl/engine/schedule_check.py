@@ -87,7 +87,7 @@ def check(entry: Entry, profile: Profile, playbook: Playbook) -> list[Check]:
     except UsageError as error:
         return [*found, Check("secrets", "failed", error.what, error.next)]
     found += static(entry, profile, playbook, environ)
-    return [*found, _plan(entry, environ)]
+    return [*found, plan(entry, environ)]
 
 
 def _table(entry: Entry) -> Check:
@@ -109,7 +109,7 @@ def _daemon() -> Check:
     )
 
 
-def _plan(entry: Entry, environ: Mapping[str, str]) -> Check:
+def plan(entry: Entry, environ: Mapping[str, str]) -> Check:
     """Run the plan without agent, terminal or anything else that is not stated."""
     try:
         answer = subprocess.run(

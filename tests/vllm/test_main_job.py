@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from tests.hosts.served.client import PollingClient
+
 from .conftest import Demo
 
 pytestmark = pytest.mark.vllm
@@ -59,9 +61,14 @@ def test_the_story_without_the_drafter_step(deployed: Demo) -> None:
     """The wrong config stays, acceptance says so, and the good release comes back."""
     assert deployed.first is not None
     good = deployed.first.document["hosts"][0]["release"]
-    story = deployed.up("--skip", "drafter")
+    with PollingClient(deployed.port) as client:
+        story = deployed.up("--skip", "drafter")
     assert story.code == 10, story.err
     document = story.document
+    # Served without a gap but for the switch and the way back, and both are in the report.
+    gaps = document["hosts"][0]["gaps"]
+    assert len(client.gaps) == len(gaps) == 2
+    assert all(seen <= told for seen, told in zip(client.gaps, gaps, strict=True))
     assert document["outcome"] == "rolled-back"
     measured = story.step("acceptance")
     assert measured["status"] == "failed"

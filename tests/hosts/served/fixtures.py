@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.served.host import ServedHost
+from tests.hosts.served.webhook import Webhook
 
 
 @pytest.fixture
@@ -18,3 +19,11 @@ def served(tmp_path: Path) -> Iterator[ServedHost]:
         yield host
     finally:
         host.close()
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    """Somebody to be told."""
+    server = Webhook()
+    yield server
+    server.close()
