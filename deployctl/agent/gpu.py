@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from . import devices, nvidia_smi, nvidia_table, processes, programs
 from .holders import read_all, read_process
 from .interface import AgentError, Call
-from .stopping import Stopping
+from .stopping import Stopping, stuck_threads
 from .survey import survey
 
 TIMEOUT = 15.0
@@ -116,6 +116,11 @@ def stop(
     return Stopping(targets, holds).run(grace, patience)
 
 
+def stuck(call: Call, pids: List[int]) -> List[Dict[str, Any]]:
+    """Where in the kernel processes are that did not end on SIGKILL, thread by thread."""
+    return [{"pid": pid, "stuck": stuck_threads(pid)} for pid in pids]
+
+
 def settle(call: Call, uuids: List[str], below: int, limit: float, still: float) -> Dict[str, Any]:
     """Watch the memory in use of GPUs until each is below `below` MiB, or none has fallen for
     `still` seconds, or `limit` seconds are over.
@@ -177,4 +182,4 @@ def reset(call: Call, indices: List[int]) -> Dict[str, Any]:
     return {"reset": indices, "said": said}
 
 
-OPERATIONS = (state, holders, stop, settle, links, reset)
+OPERATIONS = (state, holders, stop, stuck, settle, links, reset)

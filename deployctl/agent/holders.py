@@ -166,7 +166,7 @@ def _mapped_file(base: str, addresses: str, path: str, devices: Devices) -> Opti
 
 
 class Marks:
-    """What ties a process to this host's profiles and environments: paths below the root."""
+    """What ties a process to this host's profiles, environments and jobs: paths below the root."""
 
     def __init__(self, root: str) -> None:
         self._prefixes = {kind: os.path.join(root, kind) + "/" for kind in KINDS}
@@ -182,7 +182,7 @@ class Marks:
         return [self._found[key] for key in sorted(self._found)]
 
 
-KINDS = ("profiles", "environments")
+KINDS = ("profiles", "environments", "jobs")
 
 
 def read_all(

@@ -101,7 +101,8 @@ class CleanStep(Step):
             fate = "killed" if pid in done["killed"] else "ended"
             evidence["stopped"].append({"pid": pid, "fate": fate, "why": "the unit"})
         if done["left"]:
-            raise self._survives(context, [p["pid"] for p in done["left"]], done["left"], evidence)
+            rows = context.session.call("gpu.stuck", pids=[p["pid"] for p in done["left"]])
+            raise self._survives(context, rows, evidence)
 
     def _stop(self, context: Context, now: Scene, evidence: Evidence) -> None:
         chosen = {v.process.pid: v for v in now.selection.stop}
@@ -119,7 +120,7 @@ class CleanStep(Step):
         evidence["stopped"].extend(told)
         stuck = [row for row in told if row["fate"] == "left"]
         if stuck:
-            raise self._survives(context, [row["pid"] for row in stuck], stuck, evidence)
+            raise self._survives(context, stuck, evidence)
         refused = [str(row["pid"]) for row in told if row["fate"] == "refused"]
         if refused:
             raise self.fail(
@@ -130,13 +131,12 @@ class CleanStep(Step):
                 evidence,
             )
 
-    def _survives(
-        self, context: Context, pids: Sequence[int], rows: Sequence[Any], evidence: Evidence
-    ) -> StepError:
+    def _survives(self, context: Context, rows: Sequence[Any], evidence: Evidence) -> StepError:
+        pids = ", ".join(str(row["pid"]) for row in rows)
         where = "; ".join(clearing.where_stuck(row) for row in rows)
         return self.fail(
             context,
-            f"PID {', '.join(map(str, pids))} survives SIGKILL: reboot needed",
+            f"PID {pids} survives SIGKILL: reboot needed",
             where,
             "reboot the machine with the GPU (the node, not the container)",
             evidence,
@@ -173,10 +173,10 @@ class CleanStep(Step):
         evidence["reset"] = context.node.call("gpu.reset", indices=indices)
 
     def _prove_memory(self, context: Context, now: Scene, evidence: Evidence) -> None:
-        if not now.gpus:
+        index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.whole_gpus(now)}
+        if not index:
             return
         clean = context.wanted.profile.clean
-        index = {gpu["uuid"]: str(gpu["index"]) for gpu in now.gpus}
         held = any(now.on(uuid) for uuid in index)
 
         def show(event: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from deployctl.steps import gpu_reset, profile_gpus
 from deployctl.steps.interface import Answers, Change, Deployment, Evidence
 from deployctl.steps.ownership import Verdict
+from deployctl.steps.profile_gpus import Gpu
 from deployctl.steps.scene import Scene, in_words, tell
 
 
@@ -23,6 +24,8 @@ def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]
         yield f"no such scope: {scope}; choose ours, container or gpu"
     if scope == "container" and wanted.host.node is None:
         yield "scope container needs a host that is a container with its node named"
+    if scope == "gpu" and any(gpu["mig"] for gpu in now.gpus):
+        yield "scope gpu would stop others' work on other MIG instances of the same GPU"
     for verdict in now.selection.frozen:
         yield (
             f"{in_words(verdict)} is frozen and takes no signal: "
@@ -36,9 +39,15 @@ def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]
             yield f"GPU reset refused: {reason}"
 
 
+def whole_gpus(now: Scene) -> list[Gpu]:
+    """The profile's GPUs whose memory tells whether it is free: that of a GPU divided by MIG is
+    the sum of all its instances, which do not share it."""
+    return [gpu for gpu in now.gpus if not gpu["mig"]]
+
+
 def _held_by_others(wanted: Deployment, now: Scene) -> Iterator[str]:
     limit = wanted.profile.clean.free_below_mib
-    for gpu in now.gpus:
+    for gpu in whole_gpus(now):
         others = [
             v
             for v in now.selection.spared

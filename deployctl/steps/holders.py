@@ -40,7 +40,7 @@ class Process:
     """The systemd service that it is part of."""
     devices: frozenset[str] = frozenset()
     marks: tuple[tuple[str, str, str], ...] = ()
-    """(`profiles` or `environments`, name, how): paths below our root that it uses."""
+    """(`profiles`, `environments` or `jobs`, name, how): paths below our root that it uses."""
     unreadable: tuple[str, ...] = ()
     gpus: frozenset[str] | None = frozenset()
     memory: int | None = None
@@ -60,10 +60,6 @@ class Process:
     def profiles(self) -> set[str]:
         """Profiles whose directories it uses."""
         return {name for kind, name, _ in self.marks if kind == "profiles"}
-
-    def environments(self) -> set[str]:
-        """Environments of ours that it uses."""
-        return {name for kind, name, _ in self.marks if kind == "environments"}
 
     def describe(self) -> dict[str, Any]:
         """What a person must know to recognise it, for plans and evidence."""

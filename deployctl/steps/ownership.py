@@ -47,13 +47,14 @@ COMM_LENGTH = 15
 
 @dataclass(frozen=True)
 class Mine:
-    """What is ours. `unit` holds (pid, start) as the host numbers them; `environments` those of
-    this profile's releases; `namespace` is the host's PID namespace, `container` whether it is a
-    container behind a node; `gpus` the profile's GPUs by UUID."""
+    """What is ours. `unit` holds (pid, start) as the host numbers them; `environments` and `jobs`
+    are those of this profile's releases; `namespace` is the host's PID namespace, `container`
+    whether it is a container behind a node; `gpus` the profile's GPUs by UUID."""
 
     profile: str
     unit: frozenset[tuple[int, int]] = frozenset()
     environments: frozenset[str] = frozenset()
+    jobs: frozenset[str] = frozenset()
     namespace: int = 0
     container: bool = False
     gpus: frozenset[str] = frozenset()
@@ -105,7 +106,11 @@ def _by_itself(process: Process, mine: Mine) -> Verdict:
     if used and mine.profile not in used:
         return Verdict(process, "foreign", f"it belongs to profile {min(used)}")
     if process.devices or process.part not in (None, "helper"):
-        for kind, known in (("profiles", {mine.profile}), ("environments", mine.environments)):
+        for kind, known in (
+            ("profiles", {mine.profile}),
+            ("environments", mine.environments),
+            ("jobs", mine.jobs),
+        ):
             for mark in process.marks:
                 if mark[0] == kind and mark[1] in known:
                     why = f"it uses @/{kind}/{mark[1]} ({mark[2]})"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from deployctl.steps import profile_gpus
+from deployctl.steps.environments import environment_key, job_id
 from deployctl.steps.holders import Process, join, pid_in
 from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
 from deployctl.steps.ownership import Mine, Selection, Verdict, judge, select
@@ -77,10 +79,12 @@ def scene(wanted: Deployment, answers: Answers) -> Scene:
         raise Unanswered(f"the node sees no process of {wanted.host.name}: it does not run there")
     gpus = tuple(profile_gpus.profile_gpus(wanted, answers))
     unit = answers["unit"]
+    environments = _environments(wanted, answers)
     mine = Mine(
         profile=wanted.profile.name,
         unit=frozenset((m["pid"], m["start"]) for m in unit["members"]),
-        environments=_environments(answers),
+        environments=environments,
+        jobs=frozenset(job_id(key) for key in environments),
         namespace=(inside or look)["namespace"],
         container=wanted.host.node is not None,
         gpus=frozenset(gpu["uuid"] for gpu in gpus),
@@ -92,9 +96,12 @@ def scene(wanted: Deployment, answers: Answers) -> Scene:
     return Scene(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
 
 
-def _environments(answers: Answers) -> frozenset[str]:
+def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:
+    """Those of the profile's releases, and the wanted one where it is known."""
     releases = answers.get("releases") or {}
     found = set()
+    with suppress(Unanswered):
+        found.add(environment_key(wanted, answers))
     for manifest in (releases.get("releases") or {}).values():
         key = ((manifest or {}).get("identity") or {}).get("environment")
         if key:

@@ -1,3 +1,3 @@
-from tests.hosts.gpu.fixtures import gpus, whole_gpu_machine
+from tests.hosts.gpu.fixtures import frozen_disk, gpus, whole_gpu_machine
 
-__all__ = ["gpus", "whole_gpu_machine"]
+__all__ = ["frozen_disk", "gpus", "whole_gpu_machine"]

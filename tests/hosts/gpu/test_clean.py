@@ -166,6 +166,21 @@ def test_a_machine_of_its_own_needs_more_than_a_title(gpus: GpuMachine) -> None:
     assert gpus.alive(gpus.node, pid)
 
 
+def test_a_process_that_survives_sigkill_ends_the_run_with_where_it_is(
+    gpus: GpuMachine, frozen_disk: str
+) -> None:
+    log = "/var/lib/deployctl/profiles/prod/server/server.log"
+    gpus.node.run("mkdir", "-p", log.rpartition("/")[0])
+    pid = gpus.hold(gpus.node, "VLLM::EngineCore", files=[log], block=frozen_disk)
+    gpus.node.run("kill", "-USR1", str(pid))
+    wait_for("it to be stuck", lambda: "D" in gpus.node.run("ps", "-ostate=", str(pid)).stdout)
+    record = clean(profile(gpus, container=False))
+    assert record.error is not None
+    assert record.error.what == f"h1: clean: PID {pid} survives SIGKILL: reboot needed"
+    assert record.error.why.startswith(f"PID {pid}: D in ")
+    assert record.steps[0].evidence["stopped"][0]["fate"] == "left"
+
+
 def test_what_lies_below_our_root_is_ours_on_any_machine(gpus: GpuMachine) -> None:
     log = "/var/lib/deployctl/profiles/prod/server/server.log"
     gpus.node.run("mkdir", "-p", log.rpartition("/")[0])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,32 +115,6 @@ def test_a_frozen_container_is_named_and_not_signalled(gpus: GpuMachine) -> None
     finally:
         gpus.ours.thaw()
     assert gpus.alive(gpus.ours, inner)
-
-
-@pytest.fixture
-def frozen_disk(gpus: GpuMachine) -> Iterator[str]:
-    """A real file system that takes no writes: who writes to it waits in the kernel."""
-    disk = "/tmp/disk.img"
-    gpus.node.run("truncate", "-s", "8M", disk)
-    gpus.node.run("mkfs.ext4", "-q", disk)
-    gpus.node.run("mkdir", "-p", "/mnt/disk")
-    # Loop devices are this machine's, made where the lab's node can see them.
-    for path in [Path("/dev/loop-control"), *Path("/dev").glob("loop[0-9]*")]:
-        kind = "c" if path.name == "loop-control" else "b"
-        number = path.stat().st_rdev
-        major, minor = str(number >> 8), str(number & 0xFF)
-        gpus.node.run("mknod", str(path), kind, major, minor, check=False)
-    gpus.node.run("mount", "-o", "loop", disk, "/mnt/disk")
-    gpus.node.run("fsfreeze", "-f", "/mnt/disk")
-    try:
-        yield "/mnt/disk/file"
-    finally:
-        gpus.node.run("fsfreeze", "-u", "/mnt/disk")
-        gpus.end_all()
-        wait_for(
-            "the disk to be let go",
-            lambda: gpus.node.run("umount", "/mnt/disk", check=False).returncode == 0,
-        )
 
 
 def test_a_process_stuck_in_the_kernel_is_reported_with_where(

@@ -176,6 +176,15 @@ def test_memory_of_nobody(facts: dict[str, Any], says: str) -> None:
     assert clearing.held_by(wanted(), now, "GPU-c", None).startswith("an unknown amount of memory")
 
 
+def test_a_gpu_that_is_divided_belongs_to_others_too() -> None:
+    theirs = process(9, command=["job"], devices=["nvidia2"])
+    state = gpus((9, 2, 9000))
+    state["gpus"][2]["mig"] = True
+    assert plan(wanted(), holders=look(theirs), gpus=state).status == "check"
+    made = plan(wanted(scope="gpu"), holders=look(theirs), gpus=state)
+    assert made.status == "blocked" and "other MIG instances" in made.reason
+
+
 def test_a_process_that_only_nvidia_smi_knows_is_unknown() -> None:
     now = seen(wanted(), gpus=gpus((4711, 2, 900)))
     (holder,) = now.holders()

@@ -174,6 +174,15 @@ def test_without_gpus_only_what_our_records_name_is_ours() -> None:
     assert stopped(processes, mine) == [7, 5]
 
 
+def test_what_a_job_of_ours_left_on_a_gpu_is_ours() -> None:
+    mine = Mine("prod", jobs=frozenset({"build-e1"}), namespace=NODE, gpus=G2)
+    left = process(5, command=("python",), gpus=G2, devices=frozenset({"nvidia2"}))
+    marked = replace(left, marks=(("jobs", "build-e1", "file"),))
+    assert stopped([marked], mine) == [5]
+    assert stopped([replace(marked, marks=(("jobs", "build-e2", "file"),))], mine) == []
+    assert stopped([replace(marked, gpus=frozenset(), devices=frozenset())], mine) == []
+
+
 def test_a_server_without_a_gpu_follows_its_engine() -> None:
     server = process(5, command=("/env/bin/vllm", "serve", "/m"))
     tracker = process(
