@@ -1,0 +1,62 @@
+"""One run at a time for a profile on a host, whoever starts it and however it ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+from deployctl.engine.connect import connect
+from deployctl.engine.lock import take
+from deployctl.engine.record import RunRecord
+from deployctl.hosts.session import Limits, Session
+from deployctl.hosts.transports import transport
+from tests.hosts.served.host import ServedHost
+
+RUNS = 20
+AFTER_SILENCE = 1.0
+
+
+def test_of_twenty_at_once_one_works(served: ServedHost) -> None:
+    ready = threading.Barrier(RUNS)
+    records: list[RunRecord] = []
+
+    def one(number: int) -> None:
+        ready.wait()
+        # Half of them wait for their turn, as a person would; the others skip, as cron would.
+        records.append(served.up(lock_wait=120.0 if number % 2 else 0.0))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(RUNS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    outcomes = sorted(record.outcome for record in records)
+    assert outcomes.count("deployed") == 1
+    assert set(outcomes) <= {"deployed", "skipped", "unchanged"}
+    assert outcomes.count("unchanged") >= RUNS // 2 - 1, "those that waited found it done"
+    assert len(served.ledger("begin")) == len(served.ledger("end")) == 1
+    for record in records:
+        if record.outcome == "skipped":
+            error = record.hosts[0].error
+            assert error is not None and "the lock is held by run " in error.why
+
+
+def test_a_lock_file_left_by_a_reboot_does_not_block(served: ServedHost) -> None:
+    home = served.root / "profiles" / "stand"
+    home.mkdir(parents=True)
+    left = {"run": "20200101T000000Z-000000", "user": "root", "from": "gone", "pid": 1}
+    (home / "lock").write_text(json.dumps(left), encoding="utf-8")
+    assert served.up().outcome == "deployed"
+
+
+def test_an_agent_that_hears_nothing_lets_go_of_the_lock(served: ServedHost) -> None:
+    host = served.profile().hosts[0]
+    silent = Limits(silence=AFTER_SILENCE, ping=60.0, dead=120.0)
+    with Session(transport(host), root=host.root, limits=silent) as cut:
+        cut.ask([take("stand", "the one that was cut off")])
+        with connect(host) as other:
+            began = time.monotonic()
+            (answer,) = other.session.ask([take("stand", "the next", 30.0)])
+            assert answer == {"held": True}
+            assert time.monotonic() - began < 30.0
