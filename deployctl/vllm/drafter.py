@@ -27,6 +27,10 @@ NESTED = ("mask_token_id", "target_layer_ids")
 """Of these, vLLM reads the nested copy only; a new one goes there."""
 
 
+BODY = "transformer_layer_config"
+"""Where speculators' dialect keeps what the other has at the top."""
+
+
 class DrafterConfigError(ValueError):
     """The wanted config cannot be made; the message says why and what to write instead."""
 
@@ -75,15 +79,15 @@ def dialect(config: Mapping[str, Any]) -> Dialect:
 
 def homes(config: Mapping[str, Any], path: str) -> list[str]:
     """Where a wanted key is written: each place where the file already has it, else one."""
-    twins = next((pair for pair in TWINS if path in pair), None)
-    if twins is None:
-        return [path]
-    present = [place for place in twins if _has(config, place)]
+    twins = next((pair for pair in TWINS if path in pair), (path,))
+    spoken = dialect(config)
+    # speculators' files keep the model's own keys one level down.
+    inner = [f"{BODY}.{path}"] if spoken == "speculators" and "." not in path else []
+    present = [place for place in (*twins, *inner) if _has(config, place)]
     if present:
         return present
-    top, nested = twins
-    if top in NESTED and dialect(config) != "speculators":
-        return [nested]
+    if twins[0] in NESTED and spoken != "speculators":
+        return [twins[1]]
     return [path]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployctl.vllm.drafter import Dialect, dialect
+from deployctl.vllm.drafter import BODY, Dialect, dialect
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def shape(config: Mapping[str, Any]) -> Shape:
     nested = config.get("dflash_config")
     nested = nested if isinstance(nested, Mapping) else {}
     body = config
-    if spoken == "speculators" and isinstance(config.get("transformer_layer_config"), Mapping):
-        body = config["transformer_layer_config"]
+    if spoken == "speculators" and isinstance(config.get(BODY), Mapping):
+        body = config[BODY]
     names = config.get("architectures")
     if spoken == "speculators":
         ids_key, ids = "aux_hidden_state_layer_ids", config.get("aux_hidden_state_layer_ids")

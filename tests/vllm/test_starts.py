@@ -127,11 +127,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "window-missing",
     ),
     (
-        "layers that the weights do not have",
-        {"drafter": no_config(**{"dflash_config.target_layer_ids": [1, 5]})},
-        "weights-mismatch",
-    ),
-    (
         "layers that the target does not have",
         {"drafter": no_config(**{"dflash_config.target_layer_ids": [1, 3, 11]})},
         "layer-ids",

@@ -89,6 +89,14 @@ def test_speculators_own_key_may_be_set() -> None:
     assert made.config["aux_hidden_state_layer_ids"] == [3, 17, 32, 47, 62]
 
 
+def test_a_key_of_speculators_model_is_written_one_level_down() -> None:
+    assert homes(SPECULATORS, "hidden_size") == ["transformer_layer_config.hidden_size"]
+    assert homes(SPECULATORS, "block_size") == ["block_size"]
+    made = desired(json.dumps(SPECULATORS), {"num_hidden_layers": 6})
+    assert made.config["transformer_layer_config"]["num_hidden_layers"] == 6
+    assert made.config.keys() == SPECULATORS.keys()
+
+
 def test_what_is_no_object_is_refused() -> None:
     for bad in ("", "[]", "{", "17"):
         with pytest.raises(DrafterConfigError):
