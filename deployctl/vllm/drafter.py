@@ -79,15 +79,15 @@ def dialect(config: Mapping[str, Any]) -> Dialect:
 
 def homes(config: Mapping[str, Any], path: str) -> list[str]:
     """Where a wanted key is written: each place where the file already has it, else one."""
-    twins = next((pair for pair in TWINS if path in pair), (path,))
+    pair = next((pair for pair in TWINS if path in pair), None)
     spoken = dialect(config)
     # speculators' files keep the model's own keys one level down.
     inner = [f"{BODY}.{path}"] if spoken == "speculators" and "." not in path else []
-    present = [place for place in (*twins, *inner) if _has(config, place)]
+    present = [place for place in (*(pair or (path,)), *inner) if _has(config, place)]
     if present:
         return present
-    if twins[0] in NESTED and spoken != "speculators":
-        return [twins[1]]
+    if pair is not None and pair[0] in NESTED and spoken != "speculators":
+        return [pair[1]]
     return [path]
 
 
