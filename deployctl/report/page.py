@@ -72,6 +72,8 @@ def _host(host: Mapping[str, Any]) -> Node:
         page_parts.failure(host),
         _acceptance(acceptance, host["host"]) if acceptance.get("verdict") else None,
         page_parts.smoke((steps.get("smoke") or {}).get("evidence") or {}),
+        page_parts.lossless((steps.get("lossless") or {}).get("evidence") or {}),
+        page_parts.bench((steps.get("bench") or {}).get("evidence") or {}),
         _steps(host),
         page_parts.config(steps),
         page_parts.fixes(steps),

@@ -138,6 +138,52 @@ def smoke(evidence: Mapping[str, Any]) -> list[Child]:
     return [element("h3", "Smoke"), table(head, rows), *answers]
 
 
+def lossless(evidence: Mapping[str, Any]) -> list[Child]:
+    """Answers with and without speculation, and where they part."""
+    if not evidence:
+        return []
+    said = f"{evidence['identical']} of {evidence['compared']} answers are the same"
+    parts: list[Child] = [
+        element("h3", "Answers with and without speculation"),
+        element("p", f"{evidence['verdict']}: {said}, {evidence['tokens']} tokens."),
+    ]
+    first = evidence.get("first_difference")
+    if first:
+        where = f"{first['unit']} {first['at']} of prompt {first['prompt']}"
+        rows = [[where, first["speculative"], first["plain"]]]
+        parts.append(table(["first difference", "with", "without"], rows))
+        parts.append(element("p", evidence["caveat"], class_="soft"))
+    return parts
+
+
+def bench(evidence: Mapping[str, Any]) -> list[Child]:
+    """Speed by concurrency, with speculation and without, beside acceptance."""
+    if not evidence:
+        return []
+    slow = {level["concurrency"]: level for level in evidence.get("plain") or ()}
+    gain = {one["concurrency"]: one["speed_up"] for one in evidence.get("speed_up") or ()}
+    rows = []
+    for level in evidence["levels"]:
+        at = level["concurrency"]
+        rows.append(
+            [
+                str(at),
+                two(level["tokens_per_second"]),
+                two(slow[at]["tokens_per_second"]) if at in slow else "not measured",
+                f"{gain[at]:.2f}" if at in gain else "",
+                _milliseconds(level["first_token"]),
+                _milliseconds(level["per_output_token"]),
+                two(level["mean_acceptance_length"]),
+            ]
+        )
+    head = ["at once", "tokens/s", "without", "times", "first token", "per token", "length"]
+    return [element("h3", "Speed"), table(head, rows)]
+
+
+def _milliseconds(spread: Mapping[str, float] | None) -> str:
+    return "unknown" if spread is None else f"{spread['p50'] * 1000:.1f} ms"
+
+
 def config(steps: Mapping[str, Step]) -> list[Child]:
     """What was changed in the drafter's config.json, old beside new."""
     changed = ((steps.get("drafter") or {}).get("evidence") or {}).get("changed") or []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from deployctl.report.measured import bench_lines
 
 OUTCOMES = {
     "deployed": "deployed: the new release serves and has passed its gates",
@@ -27,12 +29,25 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
         for step in host["steps"]:
             what = f"{step['step']:<11} {step['status']:<10}"
             yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()
+            if step["step"] == "bench" and step["evidence"]:
+                yield from (f"    {line}" for line in bench_lines(step["evidence"]))
+        if host["took_up"]:
+            yield f"  took up run {host['took_up']}, which had ended without a word"
         if host["without_service"] is not None:
-            yield f"  without service for {host['without_service']:.1f} s"
+            yield f"  without service for {host['without_service']:.1f} s{_gaps(host['gaps'])}"
         if host["error"]:
             yield from (f"  {line}" for line in error_lines(host["error"]))
+        if host["way_back_error"]:
+            yield "  THE WAY BACK FAILED: the previous release does not serve"
+            yield from (f"  {line}" for line in error_lines(host["way_back_error"]))
     meaning = OUTCOMES.get(document["outcome"], document["outcome"])
     yield f"{document['profile']}: {meaning} ({document['seconds']:.1f} s)"
+
+
+def _gaps(gaps: Sequence[float]) -> str:
+    if len(gaps) < 2:
+        return ""
+    return f", in {len(gaps)} gaps: {', '.join(f'{gap:.1f}' for gap in gaps)} s"
 
 
 def error_lines(error: Mapping[str, str]) -> Iterator[str]:
@@ -59,6 +74,7 @@ def _detail(step: Mapping[str, Any]) -> str:
         "ready": _ready,
         "smoke": _smoke,
         "acceptance": _acceptance,
+        "lossless": _lossless,
     }.get(step["step"])
     if describe is not None and evidence:
         return describe(evidence)
@@ -115,6 +131,11 @@ def _acceptance(evidence: Mapping[str, Any]) -> str:
     return f"{verdict}: mean acceptance length {length:.2f}{span}, per position {positions}"
 
 
+def _lossless(evidence: Mapping[str, Any]) -> str:
+    same = f"{evidence['identical']} of {evidence['compared']} answers as without speculation"
+    return f"{evidence['verdict']}: {same}, {evidence['tokens']} tokens"
+
+
 def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A plan in lines: each step, what it would change and why."""
     for host in document["hosts"]:
@@ -153,7 +174,9 @@ def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  accepted  {_acceptance(host['acceptance'])}"
         if host["last_run"]:
             last = host["last_run"]
-            yield f"  last run  {last['run']} {last['playbook']}: {last['outcome']}"
+            yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"
+        for gate, said in host["verdicts"].items():
+            yield f"  {gate:<9} last verdict {said['verdict']}, {_when(said['time'])}"
 
 
 def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -164,9 +187,11 @@ def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
             length = entry.get("figures", {}).get("mean_acceptance_length")
             figure = f"  mean acceptance length {length:.2f}" if length is not None else ""
             changed = ", ".join(entry.get("changed", [])) or "nothing"
+            who = f"{entry.get('user') or 'unknown'} from {entry.get('from') or 'unknown'}"
             yield (
-                f"  {_when(entry['time'])}  {entry['run']}  {entry['playbook']:<9} "
-                f"{entry['outcome']:<11} release {entry['release']}  changed {changed}{figure}"
+                f"  {_when(entry['time'])}  {entry['run']}  {entry.get('playbook') or '':<9} "
+                f"{entry['outcome']:<11} release {entry['release']}  by {who}  "
+                f"changed {changed}{figure}"
             )
         if not host["runs"]:
             yield "  no runs"

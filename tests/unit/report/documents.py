@@ -58,7 +58,11 @@ def passed() -> dict[str, Any]:
                 "changed": True,
                 "restored": False,
                 "without_service": 41.3,
+                "gaps": [41.3],
+                "round_trips": 31,
                 "error": None,
+                "way_back_error": None,
+                "took_up": None,
                 "steps": [
                     _step("preflight", "passed", 0.4),
                     _step(
@@ -102,6 +106,8 @@ def passed() -> dict[str, Any]:
                     _step("ready", "passed", 41.0, {"pid": 4711}),
                     _step("smoke", "passed", 1.4, _smoke()),
                     _step("acceptance", "passed", 8.8, _acceptance()),
+                    _step("lossless", "passed", 50.1, _lossless()),
+                    _step("bench", "passed", 20.4, _bench()),
                 ],
             }
         ],
@@ -122,6 +128,7 @@ def failed() -> dict[str, Any]:
         "why": why,
         "next": "write the wanted config: deployctl up --profile demo",
     }
+    host["steps"] = [step for step in host["steps"] if step["step"] not in ("lossless", "bench")]
     step = host["steps"][-1]
     step["status"] = "failed"
     step["evidence"] |= {
@@ -180,6 +187,44 @@ def _smoke() -> dict[str, Any]:
                 },
             }
         ],
+    }
+
+
+def _lossless() -> dict[str, Any]:
+    return {
+        "verdict": "pass",
+        "compared": 8,
+        "identical": 8,
+        "tokens": 2113,
+        "first_difference": None,
+        "differences": [],
+        "failures": [],
+        "caveat": "rounding",
+    }
+
+
+def _bench() -> dict[str, Any]:
+    seconds = {"p50": 0.07, "p95": 0.1, "max": 0.11}
+    level = {
+        "concurrency": 1,
+        "requests": 8,
+        "failed": 0,
+        "failures": [],
+        "seconds": 3.2,
+        "tokens": 2048,
+        "tokens_per_second": 640.0,
+        "first_token": seconds,
+        "per_output_token": {"p50": 0.0013, "p95": 0.002, "max": 0.002},
+        "mean_acceptance_length": 7.9,
+        "acceptance_rate": 0.98,
+    }
+    plain = level | {"tokens_per_second": 237.0, "mean_acceptance_length": None}
+    return {
+        "model": "tiny",
+        "max_tokens": 512,
+        "levels": [level],
+        "plain": [plain],
+        "speed_up": [{"concurrency": 1, "speed_up": 2.7}],
     }
 
 

@@ -96,6 +96,8 @@ def test_what_the_page_must_show() -> None:
         "20261130T050000Z-c0ffee",
         "vLLM PR #40727",
         "without service for 41.3 s",
+        "8 of 8 answers are the same",
+        "2.70",
     ):
         assert part in text
 
