@@ -96,13 +96,15 @@ class Hooks:
         seconds = time.monotonic() - began
         name = f"{step}-{when}"
         if said["rc"] == 0:
-            return StepRecord(name, "passed", seconds, said)
+            return StepRecord(name, "passed", seconds, said, hook=True)
         what = f"hook {when} {step} failed: {' '.join(hook.run)}"
         how = "it did not end in time" if said["rc"] is None else f"status {said['rc']}"
         why = "\n".join(part for part in (how, str(said["errors"]).strip()) if part)
         if failure is None or not hook.required:
-            return StepRecord(name, "failed", seconds, said, reason=f"{what}; not required")
-        return StepRecord(name, "failed", seconds, said, error=failure(what, why))
+            reason = f"{what}; not required"
+            return StepRecord(name, "failed", seconds, said, reason=reason, hook=True)
+        error = failure(what, why)
+        return StepRecord(name, "failed", seconds, said, error=error, hook=True)
 
 
 def _here(hook: HookSettings, text: str, extra: Mapping[str, str]) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class StepRecord:
     changes: tuple[Change, ...] = ()
     reason: str = ""
     error: DeployError | None = None
+    hook: bool = False
+    """A command of the user's own around a step, which says nothing about the release."""
 
 
 @dataclass
@@ -89,6 +91,6 @@ def outcome(hosts: Sequence[HostRecord]) -> tuple[Outcome, int]:
     if any(host.changed for host in hosts):
         launched = any(s.step == "launch" and s.status != "skipped" for h in hosts for s in h.steps)
         return ("deployed" if launched else "changed"), 0
-    if any(step.status == "passed" for host in hosts for step in host.steps):
+    if any(s.status == "passed" and not s.hook for host in hosts for s in host.steps):
         return "passed", 0
     return "unchanged", 0

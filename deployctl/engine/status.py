@@ -65,6 +65,7 @@ def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
         "drift": _drift(evidence.get("drafter", {}), answers),
         "smoke": evidence.get("smoke"),
         "acceptance": evidence.get("acceptance"),
+        "verdicts": _verdicts(releases.get("ledger") or [], current),
         "last_run": _last_run(releases.get("ledger") or []),
     }
 
@@ -77,6 +78,16 @@ def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
     return bool(config["sha256"] != expected)
 
 
+def _verdicts(entries: list[dict[str, Any]], release: str | None) -> dict[str, Any]:
+    """Each gate's newest verdict on a release, with its time."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        if entry.get("release") == release:
+            for gate, said in (entry.get("verdicts") or {}).items():
+                found[gate] = {"verdict": said["verdict"], "time": entry["time"]}
+    return found
+
+
 def _last_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
     return next((entry for entry in reversed(entries) if entry.get("kind") == "end"), None)
 
@@ -87,9 +98,21 @@ def ledger(profile: Profile, last: int) -> dict[str, Any]:
     for host in profile.hosts:
         with connect(host) as connected:
             entries = connected.session.call("releases.ledger", profile=profile.name)
-        ends = [entry for entry in entries if entry.get("kind") == "end"]
-        hosts.append({"host": host.name, "runs": ends[-last:]})
+        hosts.append({"host": host.name, "runs": _runs(entries)[-last:]})
     return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}
+
+
+def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every run once: how it ended, and by whom and from where it was begun. One that has no end
+    is still at work, or died."""
+    begun = {entry["run"]: entry for entry in entries if entry.get("kind") == "begin"}
+    ended = {entry["run"]: entry for entry in entries if entry.get("kind") == "end"}
+    runs = []
+    for run in dict.fromkeys([*begun, *ended]):
+        start = begun.get(run, {})
+        end = ended.get(run) or {**start, "outcome": "open", "changed": []}
+        runs.append({**end, "user": start.get("user"), "from": start.get("from")})
+    return runs
 
 
 def log(profile: Profile, lines: int, follow: bool, job: str | None) -> Iterator[str]:

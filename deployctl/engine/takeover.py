@@ -20,6 +20,7 @@ class Dead:
     phase: str
     release: str | None
     current: str | None
+    playbook: str = ""
     why: str = ""
     """Why it was going back, where it was restoring."""
 
@@ -37,6 +38,7 @@ def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
         phase=str(phases[-1]["phase"]) if phases else "staging",
         release=last.get("release"),
         current=last.get("current"),
+        playbook=str(last.get("playbook") or ""),
         why=str(phases[-1].get("why") or "") if phases else "",
     )
 
@@ -46,6 +48,7 @@ def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
     return {
         "kind": "end",
         "run": dead.run,
+        "playbook": dead.playbook,
         "release": dead.release,
         "outcome": "died",
         "phase": dead.phase,
