@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import re
+import sys
 from typing import Any, Dict, List, Optional
 
 LIBRARY = "libcuda.so.1"
@@ -69,8 +70,9 @@ class Refused(Exception):
         self.error = {"call": function, "code": code, "name": name}
 
 
-def probe() -> Dict[str, Any]:
-    """`error` is the first driver call that failed, None where all passed."""
+def probe(indices: Optional[List[int]]) -> Dict[str, Any]:
+    """Contexts on the GPUs with these indices, on all for None. `error` is the first driver call
+    that failed, None where all passed."""
     answer: Dict[str, Any] = {"opened": open_devices(), "version": None, "count": None}
     contexts: List[int] = []
     answer.update(library=None, contexts=contexts, error=None)
@@ -84,7 +86,7 @@ def probe() -> Dict[str, Any]:
         driver.call("cuInit", 0)
         answer["version"] = driver.number("cuDriverGetVersion")
         answer["count"] = driver.number("cuDeviceGetCount")
-        for index in range(answer["count"]):
+        for index in range(answer["count"]) if indices is None else indices:
             driver.try_context(index)
             contexts.append(index)
     except Refused as refused:
@@ -93,5 +95,5 @@ def probe() -> Dict[str, Any]:
 
 
 def main() -> None:
-    """Entry of the child process."""
-    print(json.dumps(probe()))
+    """Entry of the child process; its last argument is the indices as JSON."""
+    print(json.dumps(probe(json.loads(sys.argv[-1]))))

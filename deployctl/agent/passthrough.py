@@ -110,14 +110,15 @@ def _conf(container: str, lxc_path: str) -> Optional[Dict[str, str]]:
     return None
 
 
-def cuda(call: Call, timeout: float = 30.0) -> Dict[str, Any]:
-    """Open every device file and make a CUDA context on every GPU, in a child process.
+def cuda(call: Call, indices: Optional[List[int]] = None, timeout: float = 30.0) -> Dict[str, Any]:
+    """Open every device file and make a CUDA context on GPUs (all for None), in a child process.
 
     `error` names the first driver call that failed, with its code; `unknown` says why the child
     gave no answer, None where it did.
     """
     code = "import sys; sys.path.insert(0, sys.argv[1]); from %s import cuda_probe; " % __package__
     argv = [sys.executable, "-I", "-c", code + "cuda_probe.main()", _import_root()]
+    argv.append(json.dumps(indices))
     told = programs.ask(call, argv, timeout, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     if told.status is None:
         return {"unknown": "CUDA did not answer within %g s" % timeout}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import time
@@ -88,14 +89,36 @@ def started_at(start: int) -> float:
     return round(boot + start / TICKS, 2)
 
 
+SECRET = re.compile(r"(?i)([\w-]*(?:key|token|secret|password|passwd))(=.*)?", re.DOTALL)
+"""An argument whose value nobody may read: `--api-key VALUE`, `--token=VALUE`, `HF_TOKEN=VALUE`."""
+
+
+def without_secrets(argv: Sequence[str]) -> List[str]:
+    """A command line fit to be shown: what other people gave their programs can be secret."""
+    shown: List[str] = []
+    hide = False
+    for argument in argv:
+        found = SECRET.fullmatch(argument)
+        value = found.group(2) if found else None
+        if hide:
+            shown.append("***")
+        elif found and value:
+            shown.append(found.group(1) + "=***")
+        else:
+            shown.append(re.sub(r"://[^/@\s]+@", "://***@", argument))
+        hide = not hide and found is not None and value is None and argument.startswith("-")
+    return shown
+
+
 def command(pid: int) -> List[str]:
-    """The argv of a process; empty for a zombie or a process that is gone."""
+    """The argv of a process without secrets; empty for a zombie or a process that is gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             data = file.read()
     except OSError:
         return []
-    return [part.decode("utf-8", "replace") for part in data.rstrip(b"\0").split(b"\0") if part]
+    parts = data.rstrip(b"\0").split(b"\0")
+    return without_secrets([part.decode("utf-8", "replace") for part in parts if part])
 
 
 def describe_process(stat: Stat) -> Dict[str, Any]:

@@ -44,7 +44,11 @@ class PreflightStep(Step):
             *profile_gpus.questions(wanted),
         ]
         if profile_gpus.uses_gpus(wanted):
-            asked += [Question(HOST, "passthrough.look"), Question(CUDA, "passthrough.cuda")]
+            indices = {"indices": wanted.profile.serve.gpus}
+            asked += [
+                Question(HOST, "passthrough.look"),
+                Question(CUDA, "passthrough.cuda", indices),
+            ]
             asked += _node_questions(wanted)
         return asked
 

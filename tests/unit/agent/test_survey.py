@@ -53,6 +53,24 @@ def stat(pid: int, **facts: Any) -> Stat:
 
 
 @pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (
+            ["vllm", "serve", "--api-key", "sk-1", "--port", "1"],
+            "vllm serve --api-key *** --port 1",
+        ),
+        (["x", "--hf-token=hf_1", "HF_TOKEN=hf_1"], "x --hf-token=*** HF_TOKEN=***"),
+        (["x", "--password", "--token", "y"], "x --password *** y"),
+        (["x", "--max-num-batched-tokens", "32768"], "x --max-num-batched-tokens 32768"),
+        (["x", "--tokenizer", "/m", "--ssl-keyfile", "/k"], "x --tokenizer /m --ssl-keyfile /k"),
+        (["sort", "key", "file"], "sort key file"),
+    ],
+)
+def test_a_command_line_is_shown_without_its_secrets(argv: list[str], shown: str) -> None:
+    assert " ".join(processes.without_secrets(argv)) == shown
+
+
+@pytest.mark.parametrize(
     ("major", "minor", "name"),
     [
         (195, 0, "nvidia0"),
