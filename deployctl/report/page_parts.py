@@ -210,14 +210,15 @@ def fixes(steps: Mapping[str, Step]) -> list[Child]:
 def versions(steps: Mapping[str, Step], acceptance: Mapping[str, Any]) -> list[Child]:
     """What was asked for, installed and answering."""
     build = (steps.get("build") or {}).get("evidence") or {}
-    server = (acceptance.get("server") or {}).get("version")
+    server = acceptance.get("server") or {}
     named = {
         "commit requested": build.get("commit_requested"),
         "commit installed": build.get("commit_installed"),
         "commit imported": build.get("commit_imported"),
         "version installed": build.get("version_installed"),
         "strategy": build.get("strategy"),
-        "version that answers": server,
+        "version that answers": server.get("version"),
+        "model runner": server.get("runner"),
     }
     rows = [[name, str(value)] for name, value in named.items() if value is not None]
     return [element("h3", "Versions"), table(["what", "value"], rows)] if rows else []

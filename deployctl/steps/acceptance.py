@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed, Undecided
-from deployctl.steps.diagnosing import config_sentence, diagnosis
+from deployctl.steps.diagnosing import config_sentence, diagnosis, model_runner
 from deployctl.steps.gates import ASKED, asked_digest, gate_plan, gate_questions, open_client
 from deployctl.steps.interface import (
     Answers,
@@ -55,6 +55,7 @@ class AcceptanceStep(Step):
             measured = measure(client, protocol, _shown(context))
         found = evidence_of(measured, protocol, settings)
         found |= {ASKED: asked_digest(settings), "last_good": last_good}
+        found["server"]["runner"] = model_runner(context)
         if measured.judgement.verdict == "pass":
             return found
         raise self._failed(context, measured, found)

@@ -52,6 +52,11 @@ def diagnosis(
     return diagnose(facts), differences or []
 
 
+def model_runner(context: Context) -> str | None:
+    """The model runner of the running server, as its log tells it."""
+    return serving_log.runner(_start_of_log(context))
+
+
 def config_sentence(differences: list[dict[str, Any]]) -> str:
     """The wrong keys of the drafter's config.json, in one sentence."""
     keys = "; ".join(

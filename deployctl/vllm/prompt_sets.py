@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,6 +13,7 @@ from typing import Any
 
 from deployctl.errors import ConfigError
 
+HUB = "hub:"
 SHIPPED = ("code", "math", "chat", "long-context")
 
 
@@ -32,21 +34,23 @@ class PromptSet:
 
 
 def load(name: str) -> PromptSet:
-    """A shipped set by name, or a file by path; raises `ConfigError`.
+    """A shipped set by name, a file by path, or a dataset's file on a hub; raises `ConfigError`.
 
     A file holds JSON lines (.jsonl, also .gz): ours (`prompt`, optionally `filler_tokens`),
     HumanEval's (`task_id`, `prompt`), GSM8K's (`question`) or MT-Bench's (`turns`, of which the
     first is asked). Any other file is text with one prompt a line.
+    `hub:OWNER/NAME[@REVISION]/PATH` is such a file in a dataset repository, downloaded once by
+    huggingface_hub (which reads HF_TOKEN and HF_ENDPOINT).
     """
     if name in SHIPPED:
         text = files("deployctl.vllm.prompts").joinpath(f"{name}.jsonl").read_text("utf-8")
         return PromptSet(name, _json_lines(name, text))
-    path = Path(name)
+    path = _from_hub(name) if name.startswith(HUB) else Path(name)
     if not path.is_file():
         known = ", ".join(SHIPPED)
         raise ConfigError(
             f"prompt set {name} is neither a shipped one nor a file",
-            next=f"name one of {known}, or a file of prompts",
+            next=f"name one of {known}, a file of prompts, or {HUB}OWNER/NAME/FILE.jsonl",
         )
     try:
         data = path.read_bytes()
@@ -60,6 +64,34 @@ def load(name: str) -> PromptSet:
     if not prompts:
         raise ConfigError(f"prompt set {name} is empty")
     return PromptSet(name, prompts)
+
+
+def _from_hub(name: str) -> Path:
+    """Download a dataset's file; a revision that is a commit is downloaded only once."""
+    parts = name.removeprefix(HUB).split("/", 2)
+    if len(parts) != 3 or not all(parts):
+        raise ConfigError(f"prompt set {name} names no file", next=f"write {HUB}OWNER/NAME/FILE")
+    owner, repository, path = parts
+    repository, _, revision = repository.partition("@")
+    if ".jsonl" not in Path(path).suffixes:
+        raise ConfigError(
+            f"prompt set {name} is not JSON lines", next="name a .jsonl or .jsonl.gz file"
+        )
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(
+            hf_hub_download(
+                f"{owner}/{repository}",
+                path,
+                repo_type="dataset",
+                revision=revision or None,
+                endpoint=os.environ.get("HF_ENDPOINT"),
+            )
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise ConfigError(f"prompt set {name} cannot be downloaded", str(error)) from error
 
 
 def _json_lines(name: str, text: str) -> tuple[Prompt, ...]:

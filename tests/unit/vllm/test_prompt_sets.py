@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import socket
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from deployctl.errors import ConfigError
 from deployctl.vllm.prompt_sets import SHIPPED, Prompt, load
 from deployctl.vllm.requests import lengthened
+from tests.unit.vllm.loopback import respond, serving
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -79,3 +83,38 @@ def test_filler_comes_to_the_wanted_length_and_ends_with_the_question(characters
     text = lengthened("The question?", characters)
     assert text.endswith("The question?")
     assert characters <= len(text) <= characters + 200
+
+
+def test_a_dataset_of_a_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in hub with one file, over a real socket."""
+    data = b'{"question": "2 + 2?"}\n'
+    asked = []
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        method, path, _ = request.split(b" ", 2)
+        asked.append((method, path))
+        head = (
+            f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\nConnection: close\r\n"
+            f'ETag: "{hashlib.sha256(data).hexdigest()}"\r\nX-Repo-Commit: {"a" * 40}\r\n\r\n'
+        )
+        connection.sendall(head.encode() + (data if method == b"GET" else b""))
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with serving(behave) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        assert load("hub:openai/sums@v1/data/test.jsonl").prompts == (Prompt("2 + 2?"),)
+    assert asked[0] == (b"HEAD", b"/datasets/openai/sums/resolve/v1/data/test.jsonl")
+
+
+@pytest.mark.parametrize("name", ["hub:owner/name", "hub:owner/name/data.parquet"])
+def test_a_hub_name_without_a_readable_file(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"names no file|not JSON lines"):
+        load(name)
+
+
+def test_a_hub_that_does_not_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with serving(respond("404 Not Found", b"")) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        with pytest.raises(ConfigError, match="cannot be downloaded"):
+            load("hub:openai/none/test.jsonl")
