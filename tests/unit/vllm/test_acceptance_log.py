@@ -5,8 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deployctl.vllm.acceptance_log import pool, read, windows
+from deployctl.vllm.counts import (
+    Counts,
+    acceptance_rate,
+    mean_acceptance_length,
+    per_position_rates,
+)
+from tests.unit.vllm.test_counts import counted
 
 CASES = Path(__file__).parents[2] / "cases"
 SPELLINGS = (CASES / "logs" / "specdec_formats_by_version.txt").read_text().splitlines()
@@ -101,3 +110,38 @@ def test_windows_are_pooled_and_not_averaged() -> None:
     pooled = pool(windows([spelling("F3"), spelling("F4")]))
     assert pooled.length == pytest.approx(1 + (44 + 256) / (23 + 44))
     assert pooled.positions[0] == pytest.approx((17 + 44) / (23 + 44))
+
+
+def fields(counts: Counts) -> dict[str, str]:
+    """Counts as vLLM prints them (`vllm/v1/spec_decode/metrics.py`)."""
+    rates = ", ".join(f"{rate:.3f}" for rate in per_position_rates(counts))
+    return {
+        "Mean acceptance length": f"{mean_acceptance_length(counts):.2f}",
+        "Accepted throughput": "0.72 tokens/s",
+        "Accepted": f"{counts.accepted_tokens} tokens",
+        "Drafted": f"{counts.draft_tokens} tokens",
+        "Per-position acceptance rate": rates,
+        "Avg Draft acceptance rate": f"{100 * (acceptance_rate(counts) or 0):.1f}%",
+    }
+
+
+@given(counted(), st.permutations(range(6)))
+def test_any_counts_in_any_order_are_read_back(counts: Counts, order: list[int]) -> None:
+    printed = list(fields(counts).items())
+    line = "INFO SpecDecoding metrics: " + ", ".join(
+        f"{name}: {value}" for name, value in (printed[i] for i in order)
+    )
+    window = read(line)
+    assert window is not None
+    assert (window.accepted, window.drafted) == (counts.accepted_tokens, counts.draft_tokens)
+    assert f"{window.length:.2f}" == printed[0][1]
+    # What is made from rounded numbers is right or not said.
+    assert window.drafts in (None, counts.drafts)
+    if window.drafts is not None:
+        assert pool([window]).counts.per_position == counts.per_position
+
+
+@given(st.text(max_size=200))
+def test_no_line_breaks_the_reading(text: str) -> None:
+    read("SpecDecoding metrics: " + text)
+    pool(windows([text, "SpecDecoding metrics: Accepted: 3 tokens, Drafted: 9 tokens" + text]))
