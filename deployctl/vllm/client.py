@@ -11,43 +11,17 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from deployctl.vllm.answers import Answer, Assembly, Malformed, read
-
-Kind = Literal[
-    "refused",
-    "timeout",
-    "stalled",
-    "early-close",
-    "bad-answer",
-    "too-large",
-    "busy",
-    "unavailable",
-    "key",
-    "http",
-]
-
-
-class RequestFailed(Exception):
-    """A request without a usable answer.
-
-    `kind`: refused (no connection) · timeout (the whole time was used up) · stalled (it fell
-    silent in the middle) · early-close · bad-answer (not the JSON of an answer) · too-large ·
-    busy (429) · unavailable (503) · key (401, 403) · http (any other status).
-    """
-
-    def __init__(self, kind: Kind, message: str, status: int | None = None) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.status = status
+from deployctl.vllm.outcome import RequestFailed as RequestFailed
+from deployctl.vllm.outcome import kind_of, translated
 
 
 @dataclass(frozen=True)
@@ -199,7 +173,7 @@ class Client:
     async def _exchange(self, request: Request) -> Answer:
         url = f"{self.base_url}/v1/{request.endpoint}"
         began = time.monotonic()
-        with _translated():
+        with translated():
             async with self._http.stream("POST", url, json=dict(request.body)) as response:
                 await self._accept(response)
                 if request.stream:
@@ -251,7 +225,7 @@ class Client:
         url = self.base_url + path
         try:
             async with asyncio.timeout(timeout):
-                with _translated():
+                with translated():
                     async with self._http.stream(method, url, json=body) as response:
                         await self._accept(response)
                         return await self._whole(response)
@@ -269,7 +243,7 @@ class Client:
             return
         said = (await self._whole(response)).decode("utf-8", "replace").strip()[:500]
         raise RequestFailed(
-            _kind_of(response.status_code),
+            kind_of(response.status_code),
             f"HTTP {response.status_code}: {said or response.reason_phrase}",
             response.status_code,
         )
@@ -284,26 +258,6 @@ class Client:
     def _check_size(self, size: int) -> None:
         if size > self._limits.size:
             raise RequestFailed("too-large", f"the answer is larger than {self._limits.size} bytes")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """What httpx raises, as the outcome of a request."""
-    try:
-        yield
-    except httpx.ConnectTimeout as error:
-        raise RequestFailed("refused", "no connection within the limit") from error
-    except httpx.ConnectError as error:
-        raise RequestFailed("refused", f"no connection: {error}") from error
-    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
-        raise RequestFailed("early-close", f"the connection closed early: {error}") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise RequestFailed("http", f"the request failed: {error}") from error
-
-
-def _kind_of(status: int) -> Kind:
-    kinds: dict[int, Kind] = {401: "key", 403: "key", 429: "busy", 503: "unavailable"}
-    return kinds.get(status, "http")
 
 
 def _loopback(url: str) -> bool:

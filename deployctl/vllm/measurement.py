@@ -78,7 +78,8 @@ def measure(client: Client, protocol: Protocol, progress: Progress) -> Measured:
     try:
         _collect(client, protocol, progress, taken)
     except (_Unknown, Restarted, Unreadable, RequestFailed) as error:
-        taken.judgement = Judgement("unknown", (str(error),))
+        # What was counted until then stands for nothing: no number is better than a wrong one.
+        taken.judgement, taken.counts = Judgement("unknown", (str(error),)), NOTHING
     taken.seconds = time.monotonic() - began
     return taken
 
@@ -102,7 +103,10 @@ def _collect(client: Client, protocol: Protocol, progress: Progress, taken: Meas
             if sequential.decided(taken.judgement.verdict):
                 break
     if not taken.samples:
-        raise _Unknown("other traffic ran during every one of our requests")
+        raise _Unknown(
+            "other traffic ran during every one of our requests: measure when it is quiet, or "
+            "start the server with --per-request-spec-decode-metrics summary where it knows that"
+        )
     # An early look decides by a wider interval than the one that is reported.
     taken.judgement = _judge(protocol, taken, protocol.gate.confidence)
 

@@ -21,6 +21,7 @@ DRAFTS, DRAFT_TOKENS, ACCEPTED = "drafts", "draft_tokens", "accepted_tokens"
 ACCEPTED_AT, DRAFTED_AT = "accepted_tokens_per_pos", "draft_tokens_per_pos"
 TOKENS, REQUESTS = "vllm:generation_tokens", "vllm:request_success"
 PREFIX_HITS = "vllm:prefix_cache_hits"
+IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
 STARTED = "process_start_time_seconds"
 
 
@@ -74,6 +75,16 @@ def parse(text: str) -> Counters:
         prefix_hits=_whole(sums, PREFIX_HITS),
         identities=identities,
     )
+
+
+def in_flight(text: str) -> int | None:
+    """Requests that run or wait in a server; None where the text does not tell.
+
+    Only their lines are read: a text that was cut off at its end is good enough.
+    """
+    lines = [line for line in text.splitlines(keepends=True) if line.startswith(IN_FLIGHT)]
+    counts = [value for _, _, value in _samples("".join(lines))]
+    return int(sum(counts)) if counts else None
 
 
 def difference(before: Counters, after: Counters) -> Counters:

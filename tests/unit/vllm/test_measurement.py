@@ -189,6 +189,7 @@ def test_a_restart_in_the_middle_is_unknown() -> None:
     taken = measured(CountingStandIn(restart_at=5), protocol(16))
     assert taken.judgement.verdict == "unknown"
     assert "restarted" in taken.judgement.reasons[0]
+    assert mean_acceptance_length(taken.counts) is None
 
 
 def test_requests_beside_which_others_ran_are_left_out_and_said() -> None:
