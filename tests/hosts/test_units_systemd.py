@@ -67,6 +67,18 @@ def test_the_server_is_a_unit_that_starts_at_boot(session: Session, container: C
     assert state(session)["members"] == []
 
 
+def test_it_outlives_the_connection_that_started_it(
+    lab: Lab, container: Container, session: Session
+) -> None:
+    pid = start(session)["pid"]
+    # The node's sshd drops every connection, the one into the container with them.
+    container.node.kill_sessions()
+    host = HostSettings(**container.host_settings("lxc-attach"))
+    with Session(transport(host)) as again:
+        found = state(again)
+        assert (found["state"], found["pid"], found["supervised"]) == ("running", pid, True)
+
+
 def test_an_end_with_status_0_is_a_failure_here_too(session: Session) -> None:
     start(session, "seconds=0.2", "exit=0", "leave-orphan")
     found = until("its end", lambda: s if (s := state(session))["state"] == "exited" else None)
