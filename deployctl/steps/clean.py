@@ -87,8 +87,9 @@ class CleanStep(Step):
         evidence = context.evidence.setdefault(
             self.name, clearing.before(context.wanted, answers, now)
         )
-        self._prove_memory(context, now, evidence)
         evidence["holders_after"] = [tell(verdict) for verdict in now.holders()]
+        self._prove_gone(context, now, evidence)
+        self._prove_memory(context, now, evidence)
         self._prove_port(context, evidence)
         return evidence
 
@@ -172,6 +173,17 @@ class CleanStep(Step):
         context.progress("reset", f"GPU {', '.join(map(str, indices))}")
         evidence["reset"] = context.node.call("gpu.reset", indices=indices)
 
+    def _prove_gone(self, context: Context, now: Scene, evidence: Evidence) -> None:
+        left = [*now.selection.stop, *now.selection.frozen]
+        if left:
+            raise self.fail(
+                context,
+                "processes that stand in the way are there again",
+                "; ".join(in_words(verdict) for verdict in left),
+                "look what starts them, then run again",
+                evidence,
+            )
+
     def _prove_memory(self, context: Context, now: Scene, evidence: Evidence) -> None:
         index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.whole_gpus(now)}
         if not index:
@@ -227,7 +239,8 @@ class CleanStep(Step):
 
 def keeps(wanted: Deployment, answers: Answers) -> bool:
     """Whether the unit already runs what is wanted: then nothing is to be cleaned away."""
-    if not clearing.alive(answers["unit"]) or wanted.option("clean", "stop_unit"):
+    serving = answers["unit"]["state"] in ("starting", "running")
+    if not serving or wanted.option("clean", "stop_unit"):
         return False
     return bool(answers["unit"]["release"] == release_paths(wanted, answers).release)
 

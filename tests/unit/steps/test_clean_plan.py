@@ -135,9 +135,13 @@ def test_the_unit_is_one_change_and_its_processes_are_not_told_twice() -> None:
     assert [(c.what, c.old, c.new) for c in made.changes] == [("unit prod", "r1", "stopped")]
 
 
-def test_what_a_dead_server_left_of_its_session_is_stopped_too() -> None:
-    left = {**RUNNING, "state": "failed"}
-    assert [c.what for c in plan(wanted(), unit=left).changes] == ["unit prod"]
+@pytest.mark.parametrize("state", ["failed", "exited", "lost", "stopped"])
+def test_what_a_dead_server_left_is_stopped_though_its_release_is_the_wanted_one(
+    state: str,
+) -> None:
+    left = {**RUNNING, "state": state}
+    made = plan(wanted(stop_unit=False), unit=left)
+    assert [change.what for change in made.changes] == ["unit prod"]
 
 
 def test_a_shared_box_in_words() -> None:
