@@ -8,6 +8,15 @@ import threading
 from typing import Any, Callable, Dict, Optional
 
 
+PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+# Debian and Ubuntu; Fedora and Red Hat; SUSE.
+AUTHORITIES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+)
+
+
 class AgentError(Exception):
     """An operation cannot be done. `kind` is one word that the controller may branch on."""
 
@@ -37,21 +46,16 @@ class Call:
         return os.path.abspath(os.path.expanduser(name))
 
     def environment(self, extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
-        """The environment for a child: HOME and a full PATH whatever started the agent."""
+        """The environment for a child, whatever started the agent: HOME, a full PATH, and the
+        certificate authorities that the host's own programs trust (uv brings others along)."""
         env = dict(os.environ)
         env.setdefault("HOME", os.path.expanduser("~"))
         have = [p for p in env.get("PATH", "").split(os.pathsep) if p]
-        for place in (
-            "/usr/local/bin",
-            "/usr/bin",
-            "/bin",
-            "/usr/local/sbin",
-            "/usr/sbin",
-            "/sbin",
-        ):
-            if place not in have:
-                have.append(place)
+        have += [place for place in PROGRAMS if place not in have]
         env["PATH"] = os.pathsep.join(have)
+        trusted = next((path for path in AUTHORITIES if os.path.isfile(path)), None)
+        if trusted is not None and "SSL_CERT_DIR" not in env:
+            env.setdefault("SSL_CERT_FILE", trusted)
         # A server that may not write bytecode compiles itself anew, for minutes, at every start.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         env.update(extra or {})
