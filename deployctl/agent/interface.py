@@ -7,7 +7,6 @@ import queue
 import threading
 from typing import Any, Callable, Dict, Optional
 
-
 PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 # Debian and Ubuntu; Fedora and Red Hat; SUSE.
 AUTHORITIES = (
