@@ -198,5 +198,9 @@ def main(argv: Sequence[str]) -> int:
         from . import server
 
         return server.supervise(argv[1])
+    if argv[:1] == ["front"]:
+        from . import front
+
+        return front.serve(argv[1])
     print("usage: supervise DIRECTORY | chore NAME ARGUMENT… | server DIRECTORY", file=sys.stderr)
     return 2

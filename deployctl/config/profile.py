@@ -14,6 +14,7 @@ from deployctl.config.hooks import NotifySettings
 from deployctl.config.host import HostSettings
 from deployctl.config.models import DrafterSettings, ModelSettings
 from deployctl.config.serve import ServeSettings
+from deployctl.config.switch import SwitchSettings
 
 
 class FixesSettings(Settings):
@@ -45,6 +46,7 @@ class Profile(Settings):
     serve: ServeSettings
     smoke: SmokeSettings = SmokeSettings()
     acceptance: AcceptanceSettings | None = None
+    switch: SwitchSettings = SwitchSettings()
     notify: list[NotifySettings] = []
     """Webhooks that are told how a run ended."""
 
@@ -54,6 +56,11 @@ class Profile(Settings):
             raise misfit(
                 ("acceptance",),
                 "acceptance needs a drafter: without speculation nothing is accepted",
+            )
+        slots = [slot for slot in (self.switch.blue, self.switch.green) if slot is not None]
+        if any(slot.port == self.serve.port for slot in slots):
+            raise misfit(
+                ("switch",), "serve.port is the front's, the slots need ports of their own"
             )
         names = [host.name for host in self.hosts]
         twice = sorted({name for name in names if names.count(name) > 1})

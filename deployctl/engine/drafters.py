@@ -20,7 +20,8 @@ from deployctl.hosts.session import Session
 from deployctl.steps.drafter import DrafterStep, checks_of, wanted_config
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.vllm.drafter import Desired, DrafterConfigError, config_changes, desired, parse
-from deployctl.vllm.drafter_checks import Check, Circumstances, check
+from deployctl.vllm.drafter_checks import check
+from deployctl.vllm.drafter_verdicts import Check, Circumstances
 
 
 @dataclass(frozen=True)

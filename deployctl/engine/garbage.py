@@ -10,6 +10,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine import lock
 from deployctl.engine.connect import Connected, connect
+from deployctl.engine.slots import SLOTS
 from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
 
@@ -46,10 +47,11 @@ def kept_releases(profile: Mapping[str, Any], keep: int) -> dict[str, str]:
 
 def doomed(inventory: Mapping[str, Any], profile: str, keep: int) -> list[Doomed]:
     """What goes. Pure. Other profiles keep all of their releases, and with them what they use."""
+    family = (profile, *(f"{profile}.{slot}" for slot in SLOTS))
     gone: list[Doomed] = []
     staying: list[Mapping[str, Any]] = []
     for name, found in inventory["profiles"].items():
-        kept = kept_releases(found, keep) if name == profile else found["releases"]
+        kept = kept_releases(found, keep) if name in family else found["releases"]
         for release, facts in found["releases"].items():
             if release in kept:
                 staying.append(facts)

@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
 from deployctl.engine import events
+from deployctl.engine.blue_green import BlueGreenRun
 from deployctl.engine.connect import connect
 from deployctl.engine.hooks import Hooks
 from deployctl.engine.host_run import HostRun, Options
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan, ask, make, questions, select
 from deployctl.engine.record import HostRecord, RunRecord, outcome
+from deployctl.engine.slots import blue_green
 from deployctl.engine.steps import STEPS
 from deployctl.errors import DeployError, Interrupted
 from deployctl.steps.interface import Answers, Deployment, Step
@@ -60,7 +62,8 @@ def run(
         for wanted in deployments(profile, playbook, options):
             host = HostRecord(wanted.host.name)
             record.hosts.append(host)
-            _host(HostRun(record, host, wanted, steps, options, listen, interrupts, hooks))
+            part = HostRun(record, host, wanted, steps, options, listen, interrupts, hooks)
+            _host(BlueGreenRun(part) if blue_green(profile) else part, host)
             listen(events.HostEnded(host))
             if isinstance(host.error, Interrupted):
                 break
@@ -70,11 +73,10 @@ def run(
     return record
 
 
-def _host(host_run: HostRun) -> None:
+def _host(part: HostRun | BlueGreenRun, record: HostRecord) -> None:
     """One host's part; its failure, or the interrupt that ended it, is in its record."""
-    record = host_run.record
     try:
-        host_run.run()
+        part.run()
     except DeployError as error:
         record.error = error
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine import slots
 from deployctl.engine.connect import connect
 from deployctl.engine.plan import ask
 from deployctl.hosts.session import Session
@@ -39,8 +40,9 @@ def survey(profile: Profile) -> dict[str, Any]:
     hosts = []
     for host in profile.hosts:
         with connect(host) as connected:
-            answers, _ = ask(connected, _questions(profile))
-        hosts.append(_host(host, answers))
+            serving = slots.serving(connected.session, profile)
+            answers, _ = ask(connected, _questions(serving))
+        hosts.append({**_host(host, answers), "unit": serving.name})
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
 
 
@@ -119,10 +121,11 @@ def log(profile: Profile, lines: int, follow: bool, job: str | None) -> Iterator
     """The text of the server's log (or a job's) on the profile's first host."""
     with connect(profile.hosts[0]) as connected:
         session = connected.session
-        text, offset = _tail(session, profile.name, job)
+        name = slots.serving(session, profile).name
+        text, offset = _tail(session, name, job)
         yield "".join(text.splitlines(keepends=True)[-lines:])
         while follow:
-            text, offset = _more(session, profile.name, job, offset)
+            text, offset = _more(session, name, job, offset)
             if text:
                 yield text
 

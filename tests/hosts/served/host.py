@@ -130,8 +130,8 @@ class ServedHost:
         with connect(self.profile().hosts[0]) as connected:
             return connected.session.call(op, **args)
 
-    def unit(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("units.state", name="stand")
+    def unit(self, name: str = "stand") -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("units.state", name=name)
         return found
 
     def releases(self) -> dict[str, Any]:
@@ -143,7 +143,8 @@ class ServedHost:
 
     def close(self) -> None:
         """Stop what serves; nothing of the host outlives the test."""
-        calls: Sequence[Call] = [Call("units.stop", {"name": "stand", "grace": 0.5})]
+        units = ("stand", "stand.blue", "stand.green")
+        calls: Sequence[Call] = [Call("units.stop", {"name": n, "grace": 0.5}) for n in units]
         with connect(self.profile().hosts[0]) as connected:
             connected.session.ask(calls)
         shutil.rmtree(self.root, ignore_errors=True)

@@ -37,7 +37,7 @@ class Server:
         speculation = json.loads(options.speculative_config or "null")
         self.draft_tokens = speculation["num_speculative_tokens"] if speculation else 0
         self.accepted_each = accepted_each(speculation, self.draft_tokens)
-        self.requests = self.tokens = self.drafts = self.accepted = 0
+        self.requests = self.tokens = self.drafts = self.accepted = self.running = 0
 
     def count(self) -> None:
         with COUNTERS:
@@ -54,6 +54,8 @@ class Server:
             lines = [
                 f'vllm:request_success_total{{{labels},finished_reason="stop"}} {self.requests}',
                 f"vllm:generation_tokens_total{{{labels}}} {self.tokens}",
+                f"vllm:num_requests_running{{{labels}}} {self.running}",
+                f"vllm:num_requests_waiting{{{labels}}} 0",
                 f"vllm:prompt_tokens_total{{{labels}}} {self.requests * PROMPT_TOKENS}",
             ]
             if self.draft_tokens:
@@ -81,7 +83,12 @@ def accepted_each(speculation: dict[str, Any] | None, draft_tokens: int) -> int:
 
 
 def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The document of a completion or a chat completion."""
+    """The document of a completion or a chat completion, after `stand_in_seconds`."""
+    with COUNTERS:
+        server.running += 1
+    time.sleep(float(body.get("stand_in_seconds") or 0))
+    with COUNTERS:
+        server.running -= 1
     server.count()
     text = "It sorts." if os.environ.get("STAND_IN_FAULT") == "smoke" else ANSWER
     choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}

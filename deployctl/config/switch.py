@@ -1,0 +1,38 @@
+"""How a new release takes over from the one that serves."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from deployctl.config.base import Duration, Settings
+
+
+class SlotSettings(Settings):
+    """One of two places for a release beside the other."""
+
+    port: int = Field(ge=1, le=65535)
+    """Where the release of this slot listens, on the loopback address."""
+    gpus: list[int] | None = None
+    """Its GPUs; serve.gpus when absent."""
+
+
+class SwitchSettings(Settings):
+    """recreate: stop, start, prove; on one GPU there is no other way · blue-green: start in the
+    other slot, prove, turn the front to it, drain, stop. Needs memory for two releases."""
+
+    strategy: Literal["recreate", "blue-green"] = "recreate"
+    blue: SlotSettings | None = None
+    green: SlotSettings | None = None
+    drain: Duration = 60.0
+    """How long requests in flight may go on after the switch."""
+
+    @model_validator(mode="after")
+    def _two_slots(self) -> Self:
+        slots = [slot for slot in (self.blue, self.green) if slot is not None]
+        if self.strategy == "blue-green" and len(slots) < 2:
+            raise ValueError("blue-green needs two slots: blue: {port: …} and green: {port: …}")
+        if len(slots) == 2 and slots[0].port == slots[1].port:
+            raise ValueError("the slots need ports of their own")
+        return self

@@ -1,0 +1,207 @@
+"""A run of a blue-green profile on one host: prove a release in the idle slot, then turn to it.
+
+Each slot is a profile of its own, so everything that holds for a host's run holds for a slot's:
+its plan, its gates, its ledger. What serves is touched by nothing until its successor has passed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployctl.engine import events, ledger, lock, rollback, slots, takeover
+from deployctl.engine.connect import Connected, connect
+from deployctl.engine.host_run import HostRun
+from deployctl.engine.plan import ask, make, questions
+from deployctl.engine.record import HostRecord, StepRecord, outcome
+from deployctl.engine.slots import Slot
+from deployctl.errors import DeployError, HostError, RemoteError
+from deployctl.hosts.session import Call
+from deployctl.vllm.metrics import Unreadable, in_flight
+
+POLL = 0.5
+FRONT_LIMIT = 15.0
+"""Seconds for the front to listen."""
+
+
+@dataclass
+class BlueGreenRun:
+    """One host's part of a run, for a profile with slots. `whole` is the run as it was asked."""
+
+    whole: HostRun
+    live: Slot | None = None
+    front: str = "absent"
+    """What the profile's own unit runs: the front, a release from before, or nothing."""
+
+    def run(self) -> None:
+        """Do it; failures are raised or in the record, as `HostRun.run` has them."""
+        profile = self.whole.wanted.profile
+        names = {step.name for step in self.whole.steps}
+        if "down" in names:
+            self._down()
+            return
+        with connect(self.whole.wanted.host) as connected:
+            self._look(connected)
+            self.whole.record.round_trips = connected.round_trips
+            if "launch" not in names:
+                slot = self.live or "blue"
+                self._inner(slot, self.whole.record).run()
+            elif self.live is not None and self._idle(connected, self.live):
+                self._inner(self.live, self.whole.record).run()
+                self._retire(connected, slots.other(self.live), drain=False)
+                self._front(connected)
+            else:
+                self._replace(connected, profile.name)
+
+    def _look(self, connected: Connected) -> None:
+        """Take the profile's own lock, close what died, and see which slot serves."""
+        whole, profile = self.whole, self.whole.wanted.profile
+        run = whole.run_record.run
+        taken, front, unit, entries = connected.session.ask(
+            [
+                lock.take(profile.name, run, whole.options.lock_wait),
+                slots.ask_live(profile),
+                Call("units.state", {"name": profile.name}),
+                Call("releases.ledger", {"profile": profile.name, "last": 50}),
+            ]
+        )
+        if isinstance(taken, RemoteError):
+            raise lock.held(whole.record.host, taken) if taken.kind == "locked" else taken
+        self.live = slots.live(front)
+        if not isinstance(unit, RemoteError) and unit["state"] in ("starting", "running"):
+            self.front = str(unit["release"])
+        dead = takeover.find(entries if isinstance(entries, list) else [])
+        if dead is not None:
+            whole.record.took_up = dead.run
+            self._note(connected, takeover.closing(dead, run, self.live))
+
+    def _idle(self, connected: Connected, slot: Slot) -> bool:
+        """Whether the live slot already is what is wanted, whole and proven."""
+        options = self.whole.options
+        if options.release:
+            return False
+        wanted = self._inner(slot, HostRecord(self.whole.record.host)).wanted
+        answers, _ = ask(connected, questions(self.whole.steps, wanted))
+        plan = make(self.whole.steps, wanted, answers)
+        return plan.idle or plan.release == plan.current
+
+    def _inner(self, slot: Slot, record: HostRecord) -> HostRun:
+        """The run of one slot. Its own past is no way back: what serves is the other slot."""
+        whole = self.whole
+        profile = slots.slot_profile(whole.wanted.profile, slot)
+        options = replace(whole.options, keep_failed=True, lock_wait=0.0)
+        if options.release == rollback.PREVIOUS:
+            # The other slot still holds what was served before this one.
+            options = replace(options, release="current")
+        wanted = replace(whole.wanted, profile=profile)
+        return replace(whole, wanted=wanted, record=record, options=options)
+
+    def _replace(self, connected: Connected, name: str) -> None:
+        whole, record = self.whole, self.whole.record
+        slot = slots.other(self.live) if self.live else "blue"
+        self._note(connected, ledger.begun(whole.run_record, record, whole.wanted.profile, slot))
+        try:
+            self._inner(slot, record).run()
+            record.previous = self.live
+            if record.error is not None:
+                if not whole.options.keep_failed:
+                    self._retire(connected, slot, drain=False)
+                record.restored = self.live is not None
+                return
+            self._note(connected, ledger.phase(whole.run_record, record, "switching"))
+            self._turn(connected, slot)
+            record.changed = True
+        except DeployError as error:
+            record.error = error
+        finally:
+            closing = outcome([record])[0]
+            self._note(connected, ledger.ended(whole.run_record, record, closing))
+
+    def _turn(self, connected: Connected, slot: Slot) -> None:
+        profile, record = self.whole.wanted.profile, self.whole.record
+        before = self.live
+        began = time.monotonic()
+        slots.turn(connected.session, profile, slot)
+        self.live = slot
+        self._front(connected)
+        evidence: dict[str, Any] = {"slot": slot, "before": before}
+        if before is not None:
+            evidence |= self._retire(connected, before, drain=True)
+        seconds = time.monotonic() - began
+        record.steps.append(StepRecord("switch", "changed", seconds, evidence))
+
+    def _front(self, connected: Connected) -> None:
+        """The front runs and listens; a release that held the port itself makes way once."""
+        session, profile = connected.session, self.whole.wanted.profile
+        if self.front == slots.FRONT:
+            return
+        began = time.monotonic()
+        interrupts = self.front != "absent"
+        grace = profile.serve.stop_grace
+        session.call("units.stop", name=profile.name, grace=grace)
+        slots.start_front(session, profile)
+        while not session.call("network.listener", port=profile.serve.port)["listening"]:
+            if time.monotonic() - began > FRONT_LIMIT:
+                raise HostError(
+                    self.whole.record.host,
+                    f"the front does not listen on port {profile.serve.port}",
+                    session.call("units.log", name=profile.name, offset=-2000)["text"].strip(),
+                    "free the port, or choose another serve.port",
+                )
+            time.sleep(POLL / 5)
+        self.front = slots.FRONT
+        if interrupts:
+            self.whole.record.gaps = [time.monotonic() - began]
+            self.whole.record.without_service = self.whole.record.gaps[0]
+
+    def _retire(self, connected: Connected, slot: Slot, drain: bool) -> dict[str, Any]:
+        """Stop a slot's server; with `drain` once its requests have ended or their time is over."""
+        profile = slots.slot_profile(self.whole.wanted.profile, slot)
+        unit = connected.session.call("units.state", name=profile.name)
+        if unit["state"] not in ("starting", "running"):
+            return {"drained": 0.0, "cut_off": 0}
+        began = time.monotonic()
+        left = self._drained(connected, slot) if drain else 0
+        seconds = round(time.monotonic() - began, 2)
+        connected.session.call("units.stop", name=profile.name, grace=profile.serve.stop_grace)
+        return {"drained": seconds, "cut_off": left}
+
+    def _drained(self, connected: Connected, slot: Slot) -> int | None:
+        """Wait until a slot has no request in flight; how many are left, None where unknown."""
+        settings = self.whole.wanted.profile.switch
+        url = f"http://127.0.0.1:{getattr(settings, slot).port}/metrics"
+        end = time.monotonic() + settings.drain
+        while True:
+            answer = connected.session.call("network.http", method="GET", url=url)
+            try:
+                left = in_flight(answer["body"]) if answer["status"] == 200 else None
+            except Unreadable:
+                left = None
+            if left == 0 or time.monotonic() > end:
+                return left
+            self.whole.listen(
+                events.StepProgress(
+                    self.whole.record.host, "switch", "drain", f"{left} in flight", None
+                )
+            )
+            time.sleep(POLL)
+
+    def _down(self) -> None:
+        """The front first: nobody is sent to a slot that ends."""
+        whole = self.whole
+        whole.run()
+        ended = whole.record.steps
+        for slot in slots.SLOTS:
+            inner = HostRecord(whole.record.host)
+            hooks = replace(whole.hooks, final=())
+            replace(self._inner(slot, inner), hooks=hooks).run()
+            ended += [replace(step, step=f"{slot}-{step.step}") for step in inner.steps]
+            whole.record.error = whole.record.error or inner.error
+            whole.record.changed = whole.record.changed or inner.changed
+        whole.record.steps = ended
+
+    def _note(self, connected: Connected, entry: dict[str, Any]) -> None:
+        profile = self.whole.wanted.profile.name
+        request = Call("releases.record", {"profile": profile, "entry": entry})
+        connected.session.ask([request])

@@ -1,0 +1,77 @@
+"""What may go from a host, from an inventory alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployctl.engine.garbage import doomed
+
+
+def release(environment: str, sealed: float | None = None, *mentions: str) -> dict[str, Any]:
+    return {
+        "sealed": sealed,
+        "environment": environment,
+        "models": [f"/root/models/target-{environment}"],
+        "mentions": list(mentions),
+        "bytes": 1,
+    }
+
+
+def inventory() -> dict[str, Any]:
+    return {
+        "profiles": {
+            "a": {
+                "current": "a5",
+                "previous": "a4",
+                "running": "a3",
+                "releases": {
+                    "a1": release("e1", 1.0),
+                    "a2": release("e2", 2.0),
+                    "a3": release("e3", None),
+                    "a4": release("e4", 4.0),
+                    "a5": release("e5", 5.0, "build-e5", "/root/wheels/w5/x.whl"),
+                    "failed": release("e6"),
+                },
+            },
+            "b": {
+                "current": "b1",
+                "previous": None,
+                "running": None,
+                "releases": {"b1": release("e7", 1.0), "b0": release("e8")},
+            },
+        },
+        "environments": {f"e{n}": {"bytes": 10} for n in range(1, 10)},
+        "models": {"target-e1": {"bytes": 1}, "target-e5": {"bytes": 1}},
+        "wheels": {"w5": {"bytes": 1}, "w0": {"bytes": 1}},
+        "jobs": {
+            "build-e5": {"bytes": 1, "state": "done"},
+            "build-e9": {"bytes": 1, "state": "running"},
+            "build-e0": {"bytes": 1, "state": "failed"},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("keep", "releases", "environments"),
+    [
+        (0, {"a1", "a2", "failed"}, {"e1", "e2", "e6", "e9"}),
+        (1, {"a1", "failed"}, {"e1", "e6", "e9"}),
+        (2, {"failed"}, {"e6", "e9"}),
+    ],
+)
+def test_what_nobody_refers_to_goes(keep: int, releases: set[str], environments: set[str]) -> None:
+    gone = doomed(inventory(), "a", keep)
+    assert {one.name for one in gone if one.kind == "releases"} == releases
+    assert {one.name for one in gone if one.kind == "environments"} == environments
+    assert {one.name for one in gone if one.kind == "wheels"} == {"w0"}
+    assert {one.name for one in gone if one.kind == "jobs"} == {"build-e0"}
+    assert all(one.profile == "a" for one in gone if one.kind == "releases")
+
+
+def test_both_slots_of_a_profile_are_collected() -> None:
+    found = inventory()
+    found["profiles"]["b.blue"] = found["profiles"].pop("b")
+    gone = {(one.profile, one.name) for one in doomed(found, "b", 0) if one.kind == "releases"}
+    assert gone == {("b.blue", "b0")}
