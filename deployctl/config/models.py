@@ -7,6 +7,11 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from deployctl.config.base import Settings, misfit
+from deployctl.config.suggest import did_you_mean
+from deployctl.vllm.drafter_verdicts import CHECKS
+
+_OWN_SETTING = ("method", "model", "num_speculative_tokens")
+"""Keys of vLLM's --speculative-config that a drafter section says itself."""
 
 
 class ModelSource(Settings):
@@ -61,4 +66,19 @@ class DrafterSettings(Settings):
             raise misfit(("model",), f"method {self.method} takes no model")
         if self.config and self.model is None:
             raise misfit(("config",), "config needs a model whose config.json it changes")
+        return self
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        for key in self.speculative:
+            if key in _OWN_SETTING:
+                raise misfit(("speculative", key), f"say it once, as drafter.{key}")
+        return self
+
+    @model_validator(mode="after")
+    def _known_checks(self) -> Self:
+        for name in self.warn_only:
+            if name not in CHECKS:
+                hint = did_you_mean(name, sorted(CHECKS))
+                raise misfit(("warn_only",), f"no check is named {name}{hint}")
         return self

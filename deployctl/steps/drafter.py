@@ -21,7 +21,8 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.release import release_paths
 from deployctl.vllm.drafter import Desired, DrafterConfigError, config_changes, desired, parse
-from deployctl.vllm.drafter_checks import Check, Circumstances, check, errors
+from deployctl.vllm.drafter_checks import check, errors
+from deployctl.vllm.drafter_verdicts import Check, Circumstances
 from deployctl.vllm.knowledge import Knowledge
 
 NOTHING_KNOWN = Knowledge()

@@ -111,11 +111,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "kv-cache",
     ),
     ("host memory", {"env": {"VLLM_CPU_KVCACHE_SPACE": "1000"}}, "host-memory"),
-    (
-        "method that is not there",
-        {"drafter": {"speculative": {"method": "telepathy"}}},
-        "speculative-method",
-    ),
+    ("tokenizer that is not there", {"args": {"tokenizer": "/nowhere/tokenizer"}}, "model-path"),
     (
         "no mask token",
         {"drafter": no_config(**{"dflash_config.mask_token_id": None})},

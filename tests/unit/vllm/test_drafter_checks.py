@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.drafter_checks import Circumstances, Verdict, check, errors
+from deployctl.vllm.drafter_checks import check, errors
 from deployctl.vllm.drafter_shape import usual_layer_ids
+from deployctl.vllm.drafter_verdicts import CHECKS, Circumstances, Verdict
 
 CONFIGS = Path(__file__).parents[2] / "cases" / "configs"
 
@@ -38,6 +39,7 @@ def circumstances(sizes: tuple[int, int, int], tokens: int, **more: Any) -> Circ
 
 
 def verdicts(config: dict[str, Any], around: Circumstances) -> dict[str, Verdict]:
+    assert {c.name for c in check(config, around)} <= CHECKS
     return {c.name: c.verdict for c in check(config, around) if c.verdict != "ok"}
 
 
