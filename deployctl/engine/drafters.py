@@ -20,7 +20,7 @@ from deployctl.hosts.session import Session
 from deployctl.steps.drafter import DrafterStep, checks_of, wanted_config
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.vllm.drafter import Desired, DrafterConfigError, config_changes, desired, parse
-from deployctl.vllm.drafter_checks import check
+from deployctl.vllm.drafter_checks import check, errors
 from deployctl.vllm.drafter_verdicts import Check, Circumstances
 
 
@@ -56,12 +56,12 @@ def on_hosts(profile: Profile) -> list[InUse]:
     found = []
     for host in profile.hosts:
         with connect(host) as connected:
-            found.append(_on_host(profile, host, connected.session))
+            found.append(_in_use(*_asked(profile, host, connected.session)))
     return found
 
 
-def _on_host(profile: Profile, host: HostSettings, session: Session) -> InUse:
-    wanted, answers = _asked(profile, host, session)
+def _in_use(wanted: Deployment, answers: Answers) -> InUse:
+    profile, host = wanted.profile, wanted.host
     release = answers["releases"]["current"]
     view = answers["drafter.views"].get(release) if release else None
     if view is None or view["config"] is None:
@@ -117,12 +117,20 @@ def set_in_file(path: Path, overrides: Mapping[str, Any]) -> Desired:
 
 
 def set_on_hosts(profile: Profile, overrides: Mapping[str, Any]) -> list[tuple[InUse, Desired]]:
-    """Change keys of the config that each host's current release serves with."""
+    """Change keys of the config that each host's current release serves with; refused where the
+    result could not work."""
     done = []
     for host in profile.hosts:
         with connect(host) as connected:
-            subject = _on_host(profile, host, connected.session)
+            wanted, answers = _asked(profile, host, connected.session)
+            subject = _in_use(wanted, answers)
             made = _edited(subject, overrides)
+            wrong = errors(checks_of(wanted, answers, made))
+            if wrong:
+                raise UsageError(
+                    f"{host.name}: that config cannot work, nothing was written",
+                    "; ".join(f"{c.name}: {c.message}" for c in wrong),
+                )
             _write(connected.session, subject.path, made)
             done.append((subject, made))
     return done

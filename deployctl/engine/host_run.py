@@ -223,10 +223,10 @@ class HostRun:
         try:
             return switch.carry_out(self.run_record, work, plan)
         except KeyboardInterrupt:
+            at = f" in {self.record.steps[-1].step}" if self.record.steps else ""
             return Interrupted(
-                f"{self.record.host}: interrupted while {self.record.steps[-1].step}"
-                if self.record.steps
-                else f"{self.record.host}: interrupted"
+                f"{self.record.host}: interrupted{at}",
+                next="run again to go on: a build or download on the host is taken up where it is",
             )
 
     def _release(self, answers: Answers) -> ReleasePaths:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine import events
+from deployctl.engine import events, slots
 from deployctl.engine.blue_green import BlueGreenRun
-from deployctl.engine.connect import connect
+from deployctl.engine.connect import Connected, connect
 from deployctl.engine.hooks import Hooks
 from deployctl.engine.host_run import HostRun, Options
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan, ask, make, questions, select
 from deployctl.engine.record import HostRecord, RunRecord, outcome
-from deployctl.engine.slots import blue_green
 from deployctl.engine.steps import STEPS
 from deployctl.errors import DeployError, Interrupted
 from deployctl.steps.interface import Answers, Deployment, Step
@@ -63,7 +63,7 @@ def run(
             host = HostRecord(wanted.host.name)
             record.hosts.append(host)
             part = HostRun(record, host, wanted, steps, options, listen, interrupts, hooks)
-            _host(BlueGreenRun(part) if blue_green(profile) else part, host)
+            _host(BlueGreenRun(part) if slots.blue_green(profile) else part, host)
             listen(events.HostEnded(host))
             if isinstance(host.error, Interrupted):
                 break
@@ -91,6 +91,20 @@ def survey(
     steps = steps_of(playbook)
     for wanted in deployments(profile, playbook, options):
         with connect(wanted.host) as connected:
-            answers, _ = ask(connected, questions(steps, wanted))
-        plans.append((make(steps, wanted, answers), answers))
+            plans.append(_plan(connected, steps, wanted))
     return plans
+
+
+def _plan(
+    connected: Connected, steps: Sequence[Step], wanted: Deployment
+) -> tuple[HostPlan, Answers]:
+    """The plan on one host; for a profile with slots that of the slot which would be worked in."""
+    profile = slots.serving(connected.session, wanted.profile)
+    answers, _ = ask(connected, questions(steps, replace(wanted, profile=profile)))
+    plan = make(steps, replace(wanted, profile=profile), answers)
+    if not slots.blue_green(wanted.profile) or plan.idle:
+        return plan, answers
+    slot = slots.idle(wanted.profile, profile)
+    beside = replace(wanted, profile=slots.slot_profile(wanted.profile, slot))
+    answers, _ = ask(connected, questions(steps, beside))
+    return make(steps, beside, answers), answers

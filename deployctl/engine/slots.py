@@ -65,6 +65,11 @@ def serving(session: Session, profile: Profile) -> Profile:
     return profile if slot is None else slot_profile(profile, slot)
 
 
+def idle(profile: Profile, serving: Profile) -> Slot:
+    """The slot for the next release, beside the profile that `serving` told."""
+    return "green" if serving.name == f"{profile.name}.blue" else "blue"
+
+
 def turn(session: Session, profile: Profile, slot: Slot) -> None:
     """Turn the front to a slot: from now on new connections go there."""
     content = {

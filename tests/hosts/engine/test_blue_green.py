@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from deployctl.config.loader import load_playbook
 from deployctl.engine import slots, status
+from deployctl.engine.host_run import Options
+from deployctl.engine.run import survey
+from deployctl.engine.steps import STEPS
 from tests.hosts.served.client import PollingClient
 from tests.hosts.served.host import STALE, ServedHost, free_port
 
@@ -56,6 +60,10 @@ def test_a_redeploy_without_a_gap(slotted: ServedHost) -> None:
     assert slotted.unit("stand")["release"] == slots.FRONT
     again = slotted.up(OTHER)
     assert again.outcome == "unchanged"
+    up = load_playbook("up", frozenset(STEPS))
+    ((idle, _),) = survey(slotted.profile(OTHER), up, Options())
+    ((changed, _),) = survey(slotted.profile(), up, Options())
+    assert idle.idle and changed.current == first.hosts[0].release
     (host,) = status.survey(slotted.profile(OTHER))["hosts"]
     assert (host["healthy"], host["unit"]) == (True, "stand.green")
 

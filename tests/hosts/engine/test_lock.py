@@ -6,25 +6,36 @@ import json
 import threading
 import time
 
+from deployctl.config.host import HostSettings
+from deployctl.config.loader import load_playbook
 from deployctl.engine.connect import connect
+from deployctl.engine.host_run import Options
 from deployctl.engine.lock import take
 from deployctl.engine.record import RunRecord
+from deployctl.engine.run import run
+from deployctl.engine.steps import STEPS
 from deployctl.hosts.session import Limits, Session
 from deployctl.hosts.transports import transport
+from tests.hosts.lab.sshd import Sshd
 from tests.hosts.served.host import ServedHost
 
 RUNS = 20
 AFTER_SILENCE = 1.0
 
 
-def test_of_twenty_at_once_one_works(served: ServedHost) -> None:
+def test_of_twenty_at_once_from_two_machines_one_works(served: ServedHost, sshd: Sshd) -> None:
+    """Half of them are on the host itself, the others come by SSH."""
     ready = threading.Barrier(RUNS)
+    by_ssh = HostSettings(**sshd.host_settings("here"), root=str(served.root))
+    profiles = [served.profile(), served.profile().model_copy(update={"hosts": [by_ssh]})]
+    up = load_playbook("up", frozenset(STEPS))
     records: list[RunRecord] = []
 
     def one(number: int) -> None:
         ready.wait()
         # Half of them wait for their turn, as a person would; the others skip, as cron would.
-        records.append(served.up(lock_wait=120.0 if number % 2 else 0.0))
+        options = Options(lock_wait=120.0 if number % 2 else 0.0)
+        records.append(run(profiles[number // 2 % 2], up, options))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(RUNS)]
     for thread in threads:
