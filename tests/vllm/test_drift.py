@@ -27,6 +27,8 @@ def test_drift_is_seen_refused_and_mended(deployed: Demo) -> None:
 
     status = deployed.run("status", "--json").document["hosts"][0]
     assert status["drift"] is True
+    refused = deployed.run("drafter", "set", "dflash_config.target_layer_ids=[1,3,8]")
+    assert refused.code == 2 and "layer_ids_range" in refused.err
     diff = deployed.run("drafter", "diff", "--json")
     assert diff.code == 6
     assert [d["key"] for d in diff.document["configs"][0]["differences"]] == [
