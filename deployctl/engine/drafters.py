@@ -75,8 +75,10 @@ def _in_use(wanted: Deployment, answers: Answers) -> InUse:
     except DrafterConfigError as error:
         raise ConfigError(f"drafter.config of profile {profile.name}: {error}") from error
     path = f"{view['place']}/config.json"
-    checks = tuple(checks_of(wanted, answers, config))
-    return InUse(host.name, path, view["config"]["text"], config, checks)
+    text = view["config"]["text"]
+    return InUse(
+        host.name, path, text, config, tuple(checks_of(wanted, answers, Desired(text, ())))
+    )
 
 
 def _asked(profile: Profile, host: HostSettings, session: Session) -> tuple[Deployment, Answers]:
