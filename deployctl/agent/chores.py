@@ -11,6 +11,7 @@ import sys
 from typing import Callable, Dict, Optional, Sequence
 
 from . import gitchores, patching, wheelstore
+from .distrecords import read, refresh
 from .interface import AgentError
 from .jobfiles import write_text
 
@@ -71,10 +72,12 @@ def refuse(log: str, *texts: str) -> int:
 
 def link(base: str, environment: str) -> int:
     """A copy of an environment whose files are hard links (copies on another file system), with
-    its own place in the scripts that name it. The base is not written to."""
+    its own place in the scripts that name it, and in the records of those scripts. The base is not
+    written to."""
     shutil.rmtree(environment, ignore_errors=True)
     shutil.copytree(base, environment, symlinks=True, copy_function=_link)
-    for name in os.listdir(os.path.join(environment, "bin")):
+    changed = []
+    for name in sorted(os.listdir(os.path.join(environment, "bin"))):
         path = os.path.join(environment, "bin", name)
         if os.path.islink(path) or not os.path.isfile(path):
             continue
@@ -86,7 +89,18 @@ def link(base: str, environment: str) -> int:
         text = data.decode("utf-8", "surrogateescape")
         write_text(path, re.sub(re.escape(base) + r"(?![\w.-])", environment, text))
         os.chmod(path, mode)
+        changed.append(path)
+    _record_scripts(environment, changed)
     return 0
+
+
+def _record_scripts(environment: str, scripts: Sequence[str]) -> None:
+    (site,) = glob.glob(os.path.join(environment, "lib", "python3*", "site-packages"))
+    names = {os.path.relpath(path, site) for path in scripts}
+    for info in glob.glob(os.path.join(glob.escape(site), "*.dist-info")):
+        listed = names.intersection(read(os.path.join(info, "RECORD")))
+        if listed:
+            refresh(site, os.path.basename(info), sorted(listed))
 
 
 def _link(source: str, target: str) -> str:

@@ -39,7 +39,7 @@ def write_text(path: str, text: str) -> None:
     """Replace a file in one step, so that a reader sees the old or the new one, never a part."""
     handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

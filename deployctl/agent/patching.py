@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import csv
 import glob
-import hashlib
-import io
 import json
 import os
 import re
 import shutil
 import sys
 import tempfile
-from typing import Dict, List, Optional
+from typing import List
 
+from .distrecords import refresh, sha256
 from .git import Git
 from .interface import AgentError
 from .jobfiles import write_text
@@ -48,9 +45,9 @@ def patch(repository: str, environment: str, base: str, commit: str, distributio
                     f"{error.detail or error}\n{_plain(git, scratch, site, paths, data)}"
                 )
             _replace(scratch, site, paths)
-        _record(site, distribution, paths)
     info = _dist_info(site, distribution)
-    files = {path: _hash(os.path.join(site, path)) for path in paths}
+    refresh(site, info, paths)
+    files = {path: sha256(os.path.join(site, path)) for path in paths}
     content = {"base": base, "commit": commit, "files": files}
     write_text(os.path.join(site, info, RECORD), json.dumps(content, indent=1, sort_keys=True))
     print(f"{len(paths)} files are patched from {base[:12]} to {commit[:12]}")
@@ -109,31 +106,6 @@ def _replace(scratch: str, site: str, paths: List[str]) -> None:
             os.replace(new, target)
         elif os.path.exists(target):
             os.unlink(target)
-
-
-def _record(site: str, distribution: str, paths: List[str]) -> None:
-    """RECORD must say what is there now, or the environment is not whole."""
-    name = os.path.join(site, _dist_info(site, distribution), "RECORD")
-    with open(name, encoding="utf-8", newline="") as file:
-        rows: Dict[str, List[str]] = {row[0]: row for row in csv.reader(file) if row}
-    for path in paths:
-        target = os.path.join(site, path)
-        if os.path.exists(target):
-            rows[path] = [path, f"sha256={_hash(target)}", str(os.path.getsize(target))]
-        else:
-            rows.pop(path, None)
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows.values())
-    write_text(name, text.getvalue())
-
-
-def _hash(path: str) -> Optional[str]:
-    try:
-        with open(path, "rb") as file:
-            digest = hashlib.sha256(file.read()).digest()
-    except FileNotFoundError:
-        return None
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def _dist_info(site: str, distribution: str) -> str:

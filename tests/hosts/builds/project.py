@@ -36,6 +36,10 @@ commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=T
 )
 names = @names@
 
+def sources(name):
+    units = sorted(str(p.relative_to(here)) for p in (here / "csrc").glob("unit_*.cpp"))
+    return ["csrc/ext.c", *(units if name == "_C" else [])]
+
 class BuildPy(build_py):
     """`_version.py` is made by the build, as setuptools-scm makes vLLM's."""
 
@@ -73,7 +77,7 @@ def hold(flag):
 
 setup(
     packages=["vllm", "torch"],
-    ext_modules=[Extension(f"vllm.{n}", ["csrc/ext.c"], define_macros=[("NAME", n)],
+    ext_modules=[Extension(f"vllm.{n}", sources(n), define_macros=[("NAME", n)],
                            py_limited_api=True) for n in names],
     cmdclass={"build_ext": Build, "build_py": BuildPy},
     options={"bdist_wheel": {"py_limited_api": "cp39"}},
@@ -89,6 +93,23 @@ EXT = """\
 #define STR(a) STR_(a)
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "vllm." STR(NAME), 0, -1, 0};
 PyMODINIT_FUNC CAT(PyInit_, NAME)(void) { return PyModule_Create(&module); }
+"""
+
+UNIT = """\
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+int unit_{number}(const std::string& text) {{
+  static const std::regex pattern("([a-z]+)({number}[0-9]*)-(x|y|z)*");
+  std::map<std::string, std::vector<std::function<int(int)>>> made;
+  std::smatch found;
+  if (std::regex_search(text, found, pattern)) made[found[1]].push_back([](int v) {{ return v; }});
+  return static_cast<int>(made.size());
+}}
 """
 
 TORCH = """\
@@ -136,8 +157,9 @@ class Project:
         return commit
 
 
-def make(folder: Path, version: str = "1.0.0", cuda: str | None = None) -> Project:
-    """A repository with one release, tagged, on `main`."""
+def make(folder: Path, version: str = "1.0.0", cuda: str | None = None, units: int = 0) -> Project:
+    """A repository with one release, tagged, on `main`; each of `units` is a C++ file that takes a
+    compiler about two seconds."""
     folder.mkdir(parents=True)
     project = Project(folder)
     project.git("init", "-q", "-b", "main")
@@ -154,6 +176,8 @@ def make(folder: Path, version: str = "1.0.0", cuda: str | None = None) -> Proje
         "vllm/answer.py": "\n".join(f"line_{n} = {n}" for n in range(20)) + "\n",
         "vllm/entrypoints/__init__.py": "",
     }
+    for number in range(units):
+        files[f"csrc/unit_{number:03}.cpp"] = UNIT.format(number=number)
     project.commit("main", files)
     project.git("tag", "-a", f"v{version}", "-m", f"release {version}")
     return project
