@@ -19,7 +19,8 @@ def lines(host: str, evidence: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _holder(holder: Mapping[str, Any]) -> str:
+    gpus = "".join(f"  GPU {index}" for index in holder["gpu_indices"])
     memory = "" if holder["memory_mib"] is None else f"  {holder['memory_mib']} MiB"
     place = f"  {holder['container']}" if holder["container"] else ""
     who = f"{holder['verdict']:<8} {holder['pid']:>8}  {holder['user'] or '?'}"
-    return f"{who}{place}{memory}  {holder['state']}  {holder['command']}"
+    return f"{who}{place}{gpus}{memory}  {holder['state']}  {holder['command']}"

@@ -43,6 +43,8 @@ class Process:
     """(`profiles`, `environments` or `jobs`, name, how): paths below our root that it uses."""
     unreadable: tuple[str, ...] = ()
     gpus: frozenset[str] | None = frozenset()
+    indices: tuple[int, ...] = ()
+    """The same GPUs as nvidia-smi numbers them."""
     memory: int | None = None
     own: bool = False
     """The agent that looked, or what it descends from."""
@@ -72,6 +74,7 @@ class Process:
             "container": self.container,
             "service": self.service,
             "gpus": None if self.gpus is None else sorted(self.gpus),
+            "gpu_indices": list(self.indices),
             "memory_mib": self.memory,
             "devices": sorted(self.devices),
         }
@@ -94,7 +97,7 @@ def join(look: Look, gpus: Mapping[str, Any], inside: Look | None = None) -> lis
     known = {process.pid for process in found}
     for pid, rows in apps.items():
         if pid not in known:
-            found.append(_unseen(pid, rows))
+            found.append(_with_gpus(_unseen(pid, rows), apps, gpus))
     return found
 
 
@@ -161,10 +164,13 @@ def _with_gpus(
 ) -> Process:
     rows = apps.get(process.pid, ())
     if rows:
-        return replace(process, gpus=_uuids(rows), memory=_sum(rows))
-    if not process.devices:
+        held, memory = _uuids(rows), _sum(rows)
+    elif process.devices:
+        held, memory = _by_devices(process.devices, gpus["gpus"]), None
+    else:
         return process
-    return replace(process, gpus=_by_devices(process.devices, gpus["gpus"]))
+    indices = tuple(gpu["index"] for gpu in gpus["gpus"] if gpu["uuid"] in (held or ()))
+    return replace(process, gpus=held, indices=indices, memory=memory)
 
 
 def _uuids(rows: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
@@ -195,7 +201,5 @@ def _unseen(pid: int, rows: Sequence[Mapping[str, Any]]) -> Process:
         pid=pid,
         start=0,
         comm=name,
-        gpus=_uuids(rows),
-        memory=_sum(rows),
         unreadable=("everything: only nvidia-smi knows it",),
     )

@@ -136,6 +136,7 @@ def tell(verdict: Verdict) -> dict[str, Any]:
 def in_words(verdict: Verdict) -> str:
     """One holder in a few words for people."""
     process = verdict.process
-    memory = "" if process.memory is None else f", {process.memory} MiB"
-    where = f", {process.container}" if process.container else ""
-    return f"PID {process.pid} {process.name!r} ({verdict.word}{where}{memory})"
+    facts = [verdict.word, *([process.container] if process.container else [])]
+    facts += [f"GPU {index}" for index in process.indices]
+    facts += [] if process.memory is None else [f"{process.memory} MiB"]
+    return f"PID {process.pid} {process.name!r} ({', '.join(facts)})"

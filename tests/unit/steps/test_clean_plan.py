@@ -154,7 +154,7 @@ def test_a_shared_box_in_words() -> None:
     assert made.status == "change"
     after = seen(wanted(), holders=look(theirs), gpus=gpus((3180618, 2, 740)))
     assert clearing.held_by(wanted(), after, "GPU-c", 740) == (
-        "740 MiB held by PID 3180618 './grpc_server_main' (foreign, 740 MiB)"
+        "740 MiB held by PID 3180618 './grpc_server_main' (foreign, GPU 2, 740 MiB)"
     )
     assert after.memory() == {"2": 0}
 
