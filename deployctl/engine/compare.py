@@ -18,7 +18,17 @@ FIGURES = (
     "ready.seconds",
     "build.seconds",
 )
-MADE_FROM = ("commits", "version", "wheel", "freeze", "models", "drafter_config", "gpu", "launch")
+MADE_FROM = (
+    "commits",
+    "version",
+    "wheel",
+    "freeze",
+    "models",
+    "drafter_config",
+    "torch",
+    "gpu",
+    "launch",
+)
 NEVER_DIFFERENT = {"name", "description", "extends", "notify"}
 
 

@@ -119,17 +119,27 @@ def manifest(
         "wheel": build.get("wheel"),
         "freeze": verify.get("freeze"),
         "packages": verify.get("packages"),
+        "torch": verify.get("torch"),
         "models": {role: fetch[role] for role in ("model", "drafter") if role in fetch},
         "drafter_config": drafter.get("sha256"),
         "launch": evidence.get("launch", {}).get("argv"),
-        "evidence": dict(evidence),
+        "evidence": {name: _brief(found) for name, found in evidence.items()},
     }
 
 
+def _brief(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's evidence without the list of packages, which stands in the manifest itself."""
+    return {name: value for name, value in evidence.items() if name != "packages"}
+
+
 def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Driver, CUDA and cards of a host, from its agent's `gpu.state`; empty where unknown."""
+    """Driver and cards of a host, from its agent's `gpu.state`; empty where unknown."""
     if not state:
         return {}
-    names = ("present", "driver", "cuda", "reason")
-    cards = [card.get("name") for card in state.get("gpus") or ()]
-    return {**{name: state.get(name) for name in names}, "cards": cards}
+    rows = state["gpus"]
+    return {
+        "present": state["present"],
+        "reason": state["reason"],
+        "drivers": sorted({row["driver"] for row in rows if row.get("driver")}),
+        "cards": [row.get("name") for row in rows],
+    }

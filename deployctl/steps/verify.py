@@ -56,6 +56,7 @@ class VerifyStep(Step):
             "entries": facts["entries"],
             "deep": deep,
             "freeze": freeze_digest(facts["distributions"]),
+            "packages": {d["name"]: d["version"] for d in facts["distributions"]},
             "problems": problems,
         }
         if not problems:

@@ -123,6 +123,25 @@ def test_unattended_a_known_failure_costs_no_second_gap(served: ServedHost) -> N
     assert served.up(STALE, "acceptance.min_length=1", only_if_changed=True).outcome == "deployed"
 
 
+def test_at_night_only_what_is_no_worse_is_kept(served: ServedHost) -> None:
+    worse = "drafter.num_speculative_tokens=6"
+    good = served.up().hosts[0].release
+    night = served.up(worse, playbook="nightly")
+    error = night.hosts[0].error
+    assert (night.outcome, served.unit()["release"]) == ("rolled-back", good)
+    assert error is not None and "below" in error.what
+    assert served.up(worse).outcome == "deployed", "the profile's own floor lets it pass"
+
+
+def test_redeploy_starts_anew_what_runs_as_wanted(served: ServedHost) -> None:
+    served.up()
+    before = served.unit()
+    again = served.up(playbook="redeploy")
+    after = served.unit()
+    assert again.outcome == "deployed" and len(again.hosts[0].gaps) == 1
+    assert after["release"] == before["release"] and after["pid"] != before["pid"]
+
+
 def test_a_prepared_release_is_not_proven(served: ServedHost) -> None:
     served.up()
     prepared = served.up(OTHER, playbook="prepare")
