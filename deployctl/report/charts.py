@@ -80,10 +80,16 @@ def lengths(marks: Sequence[Mark], floor: float | None, most: float) -> Node:
             parts.append(
                 element("line", x1=x(mark.low), x2=x(mark.high), y1=y, y2=y, class_="span")
             )
-        parts.append(element("circle", cx=x(mark.value), cy=y, r=6, class_=f"mark {mark.kind}"))
+            parts += [
+                element("line", x1=x(end), x2=x(end), y1=y - 9, y2=y + 9, class_="end")
+                for end in (mark.low, mark.high)
+            ]
+        parts.append(element("circle", cx=x(mark.value), cy=y, r=5, class_=f"mark {mark.kind}"))
         side = "end" if x(mark.value) > WIDTH - 90 else "start"
-        offset = -12 if side == "end" else 12
-        parts.append(_label(x(mark.value) + offset, y + 4, f"{mark.value:.2f}", side))
+        beside = (
+            x(mark.low or mark.value) - 12 if side == "end" else x(mark.high or mark.value) + 12
+        )
+        parts.append(_label(beside, y + 4, f"{mark.value:.2f}", side))
     said = "; ".join(f"{mark.label} {mark.value:.2f}" for mark in marks)
     below = "" if floor is None else f" The floor is {floor:g}."
     return _chart("Mean acceptance length", f"{said}.{below}", bottom + 26, parts)
