@@ -26,8 +26,9 @@ TOKENS = 4
 
 
 def reachable(host: str) -> str:
-    """An address at which the host itself reaches what listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    """An address, as an URL has it, at which the host itself reaches what listens on `host`."""
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{address}]" if ":" in address else address
 
 
 def strangers(port: Mapping[str, Any], unit: Mapping[str, Any]) -> list[dict[str, Any]]:

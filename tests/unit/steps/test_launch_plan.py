@@ -9,6 +9,7 @@ import pytest
 
 from deployctl.steps.interface import Answers, Deployment, Unknown
 from deployctl.steps.launch import LaunchStep
+from deployctl.steps.readiness import reachable
 from deployctl.steps.ready import ReadyStep
 from deployctl.steps.release import release_paths
 from tests.hosts.step_bench import deployment
@@ -175,3 +176,17 @@ def test_with_an_api_key_401_is_a_sign_of_life() -> None:
         health={"status": 401, "body": "", "error": None, "seconds": 0.0},
     )
     assert ReadyStep().plan(wanted, found).status == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "[::1]"),
+        ("::1", "[::1]"),
+        ("gpu.example", "gpu.example"),
+    ],
+)
+def test_where_a_server_is_reached_from_its_host(host: str, address: str) -> None:
+    assert reachable(host) == address
