@@ -57,7 +57,27 @@ def manifests(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
 
 
 def _part(manifest: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: manifest.get(name) for name in names}
+    found = {name: manifest.get(name) for name in names}
+    return {**found, "launch": launch_options(manifest)}
+
+
+def launch_options(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A launch line by option. The release's own folder, which always differs, is left out."""
+    words = [
+        str(word).replace(str(manifest.get("release")), "RELEASE")
+        for word in manifest.get("launch") or ()
+    ]
+    options: dict[str, Any] = {}
+    at = ""
+    for word in words:
+        if word.startswith("--"):
+            at, _, value = word.partition("=")
+            options[at] = value or True
+        elif at and options[at] is True:
+            options[at] = word
+        else:
+            options[at] = f"{options.get(at, '')} {word}".strip()
+    return {name or "command": value for name, value in options.items()}
 
 
 def _wanted(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,13 @@ from deployctl.config.loader import load_playbook, load_profile
 from deployctl.config.profile import Profile
 from deployctl.engine.connect import connect
 from deployctl.engine.host_run import Options
+from deployctl.engine.plan import ask, questions
 from deployctl.engine.record import RunRecord
 from deployctl.engine.run import deployments, run
 from deployctl.engine.steps import STEPS
 from deployctl.hosts.session import Call
-from deployctl.steps.build import environment_key
-from deployctl.steps.interface import Answers
+from deployctl.steps.build import BuildStep, environment_key
+from deployctl.steps.interface import Answers, Deployment
 from deployctl.vllm.fixes.registry import by_name
 
 REPOSITORY = Path(__file__).parents[3]
@@ -76,7 +77,7 @@ class ServedHost:
         """A sealed environment for the profile; returns its key."""
         profile = self.profile(*sets)
         wanted = deployments(profile, load_playbook("up", frozenset(STEPS)), Options())[0]
-        key = environment_key(wanted, Answers({}))
+        key = environment_key(wanted, self._sources(wanted))
         environment = self.root / "environments" / key
         (environment / "bin").mkdir(parents=True)
         program = environment / "bin" / "vllm"
@@ -94,6 +95,13 @@ class ServedHost:
         seal = {"key": key, "evidence": evidence}
         (environment / "seal.json").write_text(json.dumps(seal), encoding="utf-8")
         return key
+
+    def _sources(self, wanted: Deployment) -> Answers:
+        """What a moving source is now; a published version needs no asking."""
+        if wanted.profile.build.source.release is not None:
+            return Answers({})
+        with connect(wanted.host) as connected:
+            return ask(connected, questions([BuildStep()], wanted))[0]
 
     def up(self, *sets: str, playbook: str = "up", **options: Any) -> RunRecord:
         """Run a playbook in this process."""
