@@ -27,6 +27,8 @@ ROUNDS = 3
 """How often what comes back is stopped again."""
 RETURNS_WITHIN = 2.0
 """Seconds in which a living parent, or a service, starts anew what was stopped."""
+KEPT = ("releases", "source", profile_gpus.INSIDE)
+"""Answers that cleaning does not change."""
 STUCK_AFTER = 5.0
 """Seconds after SIGKILL from which a process counts as stuck in the kernel."""
 STILL = 3.0
@@ -246,13 +248,16 @@ def keeps(wanted: Deployment, answers: Answers) -> bool:
 
 
 def look(context: Context, *more: Question) -> Answers:
-    """Fresh answers about who is there, from the host and its node at the same time."""
+    """Fresh answers about who is there, from the host and its node at the same time; what cleaning
+    does not change is taken from the answers of the plan."""
+    known = {key: value for key in KEPT if (value := context.answers.get(key)) is not None}
     asked = {question.key: question for question in (*questions(context.wanted), *more)}
-    here = [q for q in asked.values() if q.where == "host" or context.node is context.session]
-    there = [q for q in asked.values() if q not in here]
+    fresh = [question for key, question in asked.items() if key not in known]
+    here = [q for q in fresh if q.where == "host" or context.node is context.session]
+    there = [q for q in fresh if q not in here]
     with ThreadPoolExecutor(max_workers=1) as pool:
         node = pool.submit(_ask, context.node, there)
-        return Answers({**_ask(context.session, here), **node.result()})
+        return Answers({**known, **_ask(context.session, here), **node.result()})
 
 
 def _ask(session: Session, asked: Sequence[Question]) -> dict[str, Any]:

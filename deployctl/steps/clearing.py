@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployctl.steps import gpu_reset, profile_gpus
+from deployctl.steps.holders import Process
 from deployctl.steps.interface import Answers, Change, Deployment, Evidence
 from deployctl.steps.ownership import Verdict
 from deployctl.steps.profile_gpus import Gpu
@@ -107,9 +108,14 @@ def starters(stopped: Sequence[Verdict], now: Scene) -> list[str]:
         if process.service:
             found.append(f"service {process.service}")
         parent = living.get(process.parent)
-        if parent is not None and parent.pid not in gone and parent.pid > 1:
+        if parent is not None and parent.pid not in gone and not _is_init(parent):
             found.append(f"PID {parent.pid} {parent.name!r}")
     return sorted(set(found))
+
+
+def _is_init(process: Process) -> bool:
+    """The first process of a machine or container: it adopts orphans, and started none of them."""
+    return 1 in (process.pid, *process.inner_pids[-1:])
 
 
 def held_by(wanted: Deployment, now: Scene, uuid: str, amount: int | None) -> str:

@@ -285,15 +285,17 @@ def test_a_gpu_that_the_node_does_not_know() -> None:
 def test_who_may_start_a_stopped_process_anew() -> None:
     loop = process(3, command=["bash", "-c", "while :; do vllm serve /m; done"])
     ours = {"command": ["VLLM::EngineCore"], "devices": ["nvidia2"]}
-    unit = {**RUNNING, "members": [{"pid": pid, "start": pid * 10} for pid in (5, 6, 7)]}
+    unit = {**RUNNING, "members": [{"pid": pid, "start": pid * 10} for pid in (5, 6, 7, 8)]}
     processes = [
         loop,
         process(5, parent=3, **ours),
         process(6, parent=5, **ours),
         process(7, parent=1, service="vllm.service", **ours),
+        process(8, parent=40, **ours),
+        process(40, command=["/sbin/init"], namespaces=[INNER, OUTER], inner_pids=[40, 1]),
     ]
     now = seen(wanted(), unit=unit, holders=look(*processes))
-    assert [v.process.pid for v in now.selection.stop] == [5, 6, 7]
+    assert [v.process.pid for v in now.selection.stop] == [5, 6, 7, 8]
     assert clearing.starters(now.selection.stop, now) == [
         "PID 3 'bash -c while :; do vllm serve /m; done'",
         "service vllm.service",
