@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook, load_profile
 from deployctl.config.profile import Profile
 from deployctl.engine.connect import connect
@@ -153,6 +154,7 @@ class ServedHost:
         """Stop what serves; nothing of the host outlives the test."""
         units = ("stand", "stand.blue", "stand.green")
         calls: Sequence[Call] = [Call("units.stop", {"name": n, "grace": 0.5}) for n in units]
-        with connect(self.profile().hosts[0]) as connected:
+        # From here, whatever way in the test has given it.
+        with connect(HostSettings(name="here", local=True, root=str(self.root))) as connected:
             connected.session.ask(calls)
         shutil.rmtree(self.root, ignore_errors=True)

@@ -1,0 +1,63 @@
+"""A link that breaks, or goes silent, in the middle of a switch; the next run comes by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+import yaml
+
+from tests.hosts.lab.sshd import Sshd
+from tests.hosts.served.host import ServedHost
+
+OTHER = "serve.env.STAND_IN_START=0.7"
+
+
+def by_ssh(served: ServedHost, sshd: Sshd) -> None:
+    """From now on the served host is reached through this sshd."""
+    content = yaml.safe_load(served.profile_file.read_text("utf-8"))
+    content["hosts"] = [{**sshd.host_settings("here"), "root": str(served.root)}]
+    served.profile_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", ["drafter: started", "clean: started", "ready: started"])
+def test_a_broken_link(served: ServedHost, sshd: Sshd, line: str) -> None:
+    by_ssh(served, sshd)
+    old = served.up().hosts[0].release
+    with served.start("up", "--set", OTHER, "--json") as run:
+        run.told(line)
+        for pid in sshd.sessions():
+            os.kill(pid, signal.SIGKILL)
+        output, _ = run.communicate(timeout=120)
+    assert run.returncode == 4, output
+    after = served.up(OTHER, lock_wait=60.0)
+    assert after.exit_code == 0, after.hosts[0].error
+    unit = served.unit()
+    assert (unit["release"], unit["kept"]) == (after.hosts[0].release, True)
+    assert unit["release"] != old
+    assert [e["outcome"] for e in served.ledger()] == ["deployed", "died", "deployed"]
+
+
+def test_a_silent_link_holds_no_lock_for_long(served: ServedHost, sshd: Sshd) -> None:
+    by_ssh(served, sshd)
+    served.up()
+    with served.start("up", "--set", "serve.env.STAND_IN_START=90", "--json") as run:
+        run.told("ready: started")
+        stopped = sshd.sessions()
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            run.communicate(timeout=120)
+            assert run.returncode == 4, "the controller notices by itself"
+            after = served.up(lock_wait=120.0)
+            waited = time.monotonic() - began
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGKILL)
+    assert after.exit_code == 0, after.hosts[0].error
+    assert after.hosts[0].took_up
+    assert waited < 120.0
+    assert served.unit()["kept"]
