@@ -6,6 +6,7 @@ import os
 import re
 import select
 import signal
+import threading
 import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
@@ -110,15 +111,24 @@ def without_secrets(argv: Sequence[str]) -> List[str]:
     return shown
 
 
-def command(pid: int) -> List[str]:
-    """The argv of a process without secrets; empty for a zombie or a process that is gone."""
+def command(pid: int, within: float = 1.0) -> List[str]:
+    """The argv of a process without secrets; empty for a zombie, a process that is gone, or one
+    that is stuck in the kernel: reading it waits for the lock on its memory, for ever perhaps."""
+    read: List[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(read_cmdline(pid)), daemon=True)
+    reader.start()
+    reader.join(within)
+    parts = read[0].rstrip(b"\0").split(b"\0") if read else []
+    return without_secrets([part.decode("utf-8", "replace") for part in parts if part])
+
+
+def read_cmdline(pid: int) -> bytes:
+    """The bytes of /proc/PID/cmdline; empty when the process is gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            data = file.read()
+            return file.read()
     except OSError:
-        return []
-    parts = data.rstrip(b"\0").split(b"\0")
-    return without_secrets([part.decode("utf-8", "replace") for part in parts if part])
+        return b""
 
 
 def describe_process(stat: Stat) -> Dict[str, Any]:

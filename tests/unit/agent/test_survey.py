@@ -70,6 +70,17 @@ def test_a_command_line_is_shown_without_its_secrets(argv: list[str], shown: str
     assert " ".join(processes.without_secrets(argv)) == shown
 
 
+def test_a_command_line_that_never_comes_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for_ever = threading.Event()
+    monkeypatch.setattr(processes, "read_cmdline", lambda pid: for_ever.wait(10) and b"")
+    began = time.monotonic()
+    assert processes.command(os.getpid(), within=0.2) == []
+    assert time.monotonic() - began < 2
+    for_ever.set()
+
+
 @pytest.mark.parametrize(
     ("major", "minor", "name"),
     [
