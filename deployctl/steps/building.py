@@ -125,7 +125,7 @@ class Build:
         session, settings = self.context.session, self.settings
         facts = SourceFacts(
             commit=origin.commit,
-            kept=self._kept(resolved),
+            kept=self._kept_key(resolved) is not None,
             dirty=bool(resolved["dirty"]),
             target=settings.target,
             tools=self.context.answers["tools"],
@@ -138,12 +138,15 @@ class Build:
         facts = replace(
             facts, merge_base=known["merge_base"], changed=known["changed"], tag=known["tag"]
         )
-        if settings.target == "cuda" and facts.merge_base and not facts.kept:
+        wanted = settings.strategy == "precompiled" or (
+            settings.strategy == "auto" and not facts.kept
+        )
+        if wanted and settings.target == "cuda" and facts.merge_base:
             urls = sources.precompiled_urls(
                 settings.precompiled_index, facts.merge_base, settings.torch_backend
             )
             found = session.call("environment.first_found", urls=urls)
-            facts = replace(facts, precompiled=found["url"])
+            facts = replace(facts, precompiled=found["url"], tried=found["tried"])
         self.merge_base = facts.merge_base
         return facts
 
@@ -161,13 +164,12 @@ class Build:
         if state["state"] != "done":
             raise self._failed(state)
 
-    def _kept(self, resolved: Mapping[str, Any]) -> bool:
-        key = self._wheel_key("source", resolved)
-        return any(w["key"] == key and w["whole"] for w in self._wheels())
-
-    def _wheels(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.context.session.call("environment.wheels")
-        return found
+    def _kept_key(self, resolved: Mapping[str, Any]) -> str | None:
+        """A kept wheel of this source and these settings, compiled here before upstream's."""
+        kept = self.context.session.call("environment.wheels")
+        whole = {wheel["key"] for wheel in kept if wheel["whole"]}
+        keys = (self._wheel_key(name, resolved) for name in ("source", "precompiled"))
+        return next((key for key in keys if key in whole), None)
 
     def _wheel_key(self, strategy: str, resolved: Mapping[str, Any]) -> str:
         tools = self.context.answers["tools"]
@@ -178,7 +180,9 @@ class Build:
     ) -> list[recipes.JobStep]:
         resolved = self.context.answers["source"]
         if choice.strategy == "reuse":
-            return recipes.reuse(self.wish, self.uv, self._wheel_key("source", resolved))
+            key = self._kept_key(resolved)
+            assert key is not None
+            return recipes.reuse(self.wish, self.uv, key)
         if choice.strategy == "patch":
             assert facts.merge_base and facts.tag
             return recipes.patch(self.wish, self.uv, origin, facts.merge_base, facts.tag)

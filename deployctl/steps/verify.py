@@ -18,6 +18,7 @@ from deployctl.vllm.fixes.registry import by_name, probe_source
 from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
 
 PROBE_LIMIT = 120.0
+INSTALLERS = ("uv", "pip")
 
 
 class VerifyStep(Step):
@@ -115,9 +116,16 @@ class VerifyStep(Step):
         return found
 
     def _builders(self, context: Context) -> list[str]:
+        """Nobody may be at work on it any more, whoever began it."""
         key = context.release.environment_key
-        alive = context.session.call("jobs.state", id=job_id(key)).get("members", [])
-        return [f"build processes are still alive: {alive}"] if alive else []
+        session, paths = context.session, [f"@/builds/{key}", f"@/environments/{key}"]
+        members = session.call("jobs.state", id=job_id(key)).get("members", [])
+        found = session.call("environment.builders", paths=paths)
+        # A server that runs from a sealed environment is no builder.
+        at_work = [p for p in found if p["comm"] in INSTALLERS or paths[0][1:] in p["command"]]
+        alive = {p["pid"]: p["command"] for p in at_work}
+        alive |= {pid: alive.get(pid, "of the build's job") for pid in members}
+        return [f"still at work on it: {pid} {command}" for pid, command in alive.items()]
 
     def _seal(self, context: Context, evidence: Evidence) -> None:
         key = context.release.environment_key

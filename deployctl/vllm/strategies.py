@@ -29,6 +29,8 @@ class SourceFacts:
     """A wheel with the same key is on the host."""
     precompiled: str | None = None
     """Where upstream publishes binaries of exactly the merge base."""
+    tried: Mapping[str, Any] = field(default_factory=dict)
+    """What the places said where they could be: HTTP status or error, by URL."""
     dirty: bool = False
     target: str = "cuda"
     tools: Mapping[str, Any] = field(default_factory=dict)
@@ -81,7 +83,8 @@ def _precompiled(facts: SourceFacts) -> tuple[bool, str]:
         return False, why
     base = str(facts.merge_base)[:12]
     if facts.precompiled is None:
-        return False, f"upstream publishes no binaries of {base}"
+        said = "; ".join(f"{url}: {answer}" for url, answer in facts.tried.items())
+        return False, f"no binaries of upstream's {base} are to be had ({said or 'not asked'})"
     doubtful = doubtful_changes(facts.changed or ())
     warning = f" (it also touches {_some(doubtful)})" if doubtful else ""
     return True, f"the change is Python alone and upstream has binaries of {base}{warning}"
