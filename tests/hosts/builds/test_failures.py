@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.steps.build import environment_key
+from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.interface import Unanswered, Unknown
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project
@@ -78,8 +78,6 @@ def test_branch_force_pushed_between_plan_and_build(builder: BuildHost, project:
     new = project.commit("moving", {"vllm/x.py": "new = 1\n"})
     # What was resolved is what is built, for as long as the server still has it.
     context = builder.context(wanted, answers)
-    from deployctl.steps.build import BuildStep
-
     step = BuildStep()
     step.apply(context, step.plan(wanted, answers))
     assert step.prove(context)["commit_imported"] == old

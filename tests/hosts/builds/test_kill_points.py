@@ -18,6 +18,7 @@ import pytest
 from deployctl.agent.processes import command, everyone, read_stat
 from deployctl.errors import ConnectionLost, StagingFailed
 from deployctl.steps import job
+from deployctl.steps.build import environment_key, job_id
 from deployctl.steps.verify import VerifyStep
 from tests.hosts.builds import project as projects
 from tests.hosts.builds.host import BuildHost
@@ -108,8 +109,6 @@ def finish(scene: Scene, wanted: Any) -> None:
 
 
 def key_and_id(scene: Scene, wanted: Any) -> tuple[str, str]:
-    from deployctl.steps.build import environment_key, job_id
-
     key = environment_key(wanted, scene.host.answers(wanted))
     return key, job_id(key)
 

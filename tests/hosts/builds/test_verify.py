@@ -1,0 +1,135 @@
+"""verify on real environments that are not as they should be."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.errors import RemoteError, StagingFailed
+from deployctl.vllm.completeness import record_problems
+from tests.hosts.builds import project as projects
+from tests.hosts.builds.host import BuildHost
+from tests.hosts.builds.project import Project
+
+
+def settings(project: Project, ref: str = "v1.0.0", **more: Any) -> dict[str, Any]:
+    source = {"url": project.url, "ref": ref, "upstream": project.url}
+    return {"source": source, "compile_bytecode": False, **more}
+
+
+def missing(site: Path) -> None:
+    (site / "vllm/answer.py").unlink()
+
+
+def truncated(site: Path) -> None:
+    (site / "vllm/_C.abi3.so").write_bytes(b"\x7fELF")
+
+
+def cut_off(site: Path) -> None:
+    next(site.glob("vllm-*.dist-info/INSTALLER")).unlink()
+
+
+def without_record(site: Path) -> None:
+    next(site.glob("vllm-*.dist-info/RECORD")).unlink()
+
+
+def twice(site: Path) -> None:
+    other = site / "vllm_fork-2.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm-fork\nVersion: 2.0\n")
+    (other / "INSTALLER").write_text("pip\n")
+    (other / "RECORD").write_text("vllm/__init__.py,,\n")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One sealed environment; each test damages a copy of it."""
+    folder = tmp_path_factory.mktemp("verify")
+    host = BuildHost(folder / "root")
+    done = host.up(host.wanted(settings(projects.make(folder / "project"))))
+    yield host, host.environment(done["key"])
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (missing, "vllm/answer.py is missing"),
+        (truncated, "vllm/_C.abi3.so has 4 bytes"),
+        (cut_off, "no INSTALLER"),
+        (without_record, "no RECORD"),
+        (twice, "vllm-fork 2.0"),
+    ],
+)
+def test_damage_is_seen(
+    environment: Any, tmp_path: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    host, whole = environment
+    copy = tmp_path / "environment"
+    shutil.copytree(whole, copy, symlinks=True)
+    facts = host.session.call("environment.complete", environment=str(copy))
+    assert record_problems(facts, "deployctl") == []
+    damage(next((copy / "lib").glob("python3*")) / "site-packages")
+    facts = host.session.call("environment.complete", environment=str(copy))
+    problems = record_problems(facts, "deployctl")
+    assert any(said in problem for problem in problems), problems
+
+
+def test_changed_bytes_are_seen_when_looking_deep(environment: Any, tmp_path: Path) -> None:
+    host, whole = environment
+    copy = tmp_path / "environment"
+    shutil.copytree(whole, copy, symlinks=True)
+    path = next((copy / "lib").glob("python3*")) / "site-packages/vllm/answer.py"
+    path.write_text(path.read_text().replace("line_0 = 0", "line_0 = 1"))
+
+    def problems(deep: bool) -> int:
+        found = host.session.call("environment.complete", environment=str(copy), deep=deep)
+        return int(found["problem_count"])
+
+    assert (problems(False), problems(True)) == (0, 1)
+
+
+def test_imports_tell_each_extension_apart(environment: Any, tmp_path: Path) -> None:
+    host, whole = environment
+    copy = tmp_path / "environment"
+    shutil.copytree(whole, copy, symlinks=True)
+    site = next((copy / "lib").glob("python3*")) / "site-packages"
+    (site / "vllm/_moe_C.abi3.so").write_bytes(b"not a library")
+    found = host.session.call(
+        "environment.imports", environment=str(copy), extensions=["vllm._C", "vllm._moe_C"]
+    )
+    assert found["extensions"]["vllm._C"] is None
+    assert "_moe_C" in found["extensions"]["vllm._moe_C"]
+    (site / "vllm/__init__.py").write_text("raise RuntimeError('undefined symbol: _ZN5torch')\n")
+    with pytest.raises(RemoteError) as caught:
+        host.session.call("environment.imports", environment=str(copy), extensions=[])
+    assert caught.value.kind == "import-failed" and "undefined symbol" in caught.value.message
+
+
+def test_no_environment(builder: BuildHost) -> None:
+    with pytest.raises(RemoteError) as caught:
+        builder.session.call("environment.complete", environment="@/nowhere")
+    assert caught.value.kind == "no-environment"
+
+
+def test_a_build_for_the_cpu_is_none_for_cuda(builder: BuildHost, project: Project) -> None:
+    wanted = builder.wanted(settings(project, target="cuda", strategy="source"))
+    with pytest.raises(StagingFailed) as caught:
+        builder.up(wanted)
+    assert "is a CPU build" in str(caught.value)
+
+
+def test_a_required_fix_that_cannot_be_told(builder: BuildHost, project: Project) -> None:
+    required = {"fixes": {"require": ["dflash-layer-offset"]}}
+    with pytest.raises(StagingFailed) as caught:
+        builder.up(builder.wanted(settings(project), **required))
+    assert "dflash-layer-offset cannot be told" in str(caught.value)
+    # Found out from the environment that is there; it is not built a second time for that.
+    with pytest.raises(StagingFailed):
+        builder.up(builder.wanted(settings(project), **required))
+    assert any("verified again" in note for note in builder.notes)
+    assert builder.up(builder.wanted(settings(project)))["plans"]["verify"] == "check"
