@@ -11,7 +11,7 @@ import re
 import subprocess
 import threading
 import uuid
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .interface import AgentError, Call
 from .jobfiles import JobFiles, members
@@ -68,16 +68,30 @@ def state(call: Call, id: str) -> Dict[str, Any]:
     """How a job stands: ``{"id", "state", "phase", "rc", "why", "seconds", "steps", "label",
     "log", "log_size", "members"}``."""
     files = JobFiles.of(call.path(JOBS), id)
+    answer, recorded = _standing(files)
+    answer["id"] = id
+    if recorded is None:
+        return answer
+    answer["members"] = [stat.pid for stat in members(recorded)]
+    answer["label"] = (files.description() or {}).get("label", {})
+    try:
+        beat = os.path.getmtime(files.heartbeat)
+    except FileNotFoundError:
+        beat = recorded["started"]
+    answer["seconds"] = round(recorded.get("ended", beat) - recorded["started"], 3)
+    return answer
+
+
+def _standing(files: JobFiles) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]]]:
+    """What the job's own files say, and its recorded state; cheap enough to ask often."""
     # The lock is looked at first: an outcome that is written in between is then still found.
     alive = files.alive()
     recorded = files.recorded()
-    answer: Dict[str, Any] = {"id": id, "state": "none", "log": files.log, "log_size": 0}
+    answer: Dict[str, Any] = {"state": "none", "log": files.log, "log_size": 0}
     if recorded is None:
-        return answer
-    job = files.description() or {}
-    outcome = recorded.get("outcome")
+        return answer, None
     answer.update(
-        state=outcome or ("running" if alive else "lost"),
+        state=recorded.get("outcome") or ("running" if alive else "lost"),
         phase=recorded["phase"],
         rc=recorded.get("rc"),
         why=recorded.get("why", ""),
@@ -85,16 +99,10 @@ def state(call: Call, id: str) -> Dict[str, Any]:
         start=recorded["start"],
         started_at=recorded["started"],
         steps=recorded["steps"],
-        label=job.get("label", {}),
-        members=[stat.pid for stat in members(recorded)],
     )
-    try:
+    if os.path.exists(files.log):
         answer["log_size"] = os.path.getsize(files.log)
-        beat = os.path.getmtime(files.heartbeat)
-    except FileNotFoundError:
-        beat = recorded["started"]
-    answer["seconds"] = round(recorded.get("ended", beat) - recorded["started"], 3)
-    return answer
+    return answer, recorded
 
 
 def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
@@ -104,7 +112,7 @@ def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     phase = ""
     while True:
-        now = state(call, id)
+        now, _ = _standing(files)
         if now.get("phase", "") != phase:
             phase = now["phase"]
             call.emit({"phase": phase})
@@ -117,7 +125,7 @@ def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
             call.emit({"text": text, "offset": offset})
             _emit_counter(call, text)
         if now["state"] != "running" or call.cancelled.wait(POLL):
-            return now
+            return state(call, id)
 
 
 def log(call: Call, id: str, offset: int = 0, limit: int = PIECE) -> Dict[str, Any]:
