@@ -13,13 +13,16 @@ from typing import Any
 from deployctl.engine import events, ledger, lock, rollback, slots, takeover
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.host_run import HostRun
-from deployctl.engine.plan import ask, make, questions
+from deployctl.engine.plan import RELEASES, ask, questions, wanted_release
 from deployctl.engine.record import HostRecord, StepRecord, outcome
 from deployctl.engine.slots import Slot
 from deployctl.errors import DeployError, HostError, RemoteError
 from deployctl.hosts.session import Call
+from deployctl.steps.interface import Answers, Deployment
+from deployctl.steps.launch import ALWAYS
 from deployctl.vllm.metrics import Unreadable, in_flight
 
+CURRENT = "current"
 POLL = 0.5
 FRONT_LIMIT = 15.0
 """Seconds for the front to listen."""
@@ -36,23 +39,28 @@ class BlueGreenRun:
 
     def run(self) -> None:
         """Do it; failures are raised or in the record, as `HostRun.run` has them."""
-        profile = self.whole.wanted.profile
         names = {step.name for step in self.whole.steps}
         if "down" in names:
             self._down()
             return
         with connect(self.whole.wanted.host) as connected:
             self._look(connected)
-            self.whole.record.round_trips = connected.round_trips
-            if "launch" not in names:
-                slot = self.live or "blue"
-                self._inner(slot, self.whole.record).run()
-            elif self.live is not None and self._idle(connected, self.live):
-                self._inner(self.live, self.whole.record).run()
-                self._retire(connected, slots.other(self.live), drain=False)
-                self._front(connected)
-            else:
-                self._replace(connected, profile.name)
+            try:
+                self._choose(connected, "launch" in names)
+            finally:
+                # The slot's own run has counted its own.
+                self.whole.record.round_trips += connected.round_trips
+
+    def _choose(self, connected: Connected, launches: bool) -> None:
+        """Ask the live slot's gates, keep it, or replace it."""
+        if not launches:
+            self._inner(self.live or "blue", self.whole.record).run()
+        elif self.live is not None and self._stays(connected, self.live):
+            self._inner(self.live, self.whole.record).run()
+            self._retire(connected, slots.other(self.live), drain=False)
+            self._front(connected)
+        else:
+            self._replace(connected)
 
     def _look(self, connected: Connected) -> None:
         """Take the profile's own lock, close what died, and see which slot serves."""
@@ -76,28 +84,45 @@ class BlueGreenRun:
             whole.record.took_up = dead.run
             self._note(connected, takeover.closing(dead, run, self.live))
 
-    def _idle(self, connected: Connected, slot: Slot) -> bool:
-        """Whether the live slot already is what is wanted, whole and proven."""
+    def _stays(self, connected: Connected, slot: Slot) -> bool:
+        """Whether the live slot is to go on serving: its release is the wanted one, or what is
+        wanted instead is known to fail."""
         options = self.whole.options
         if options.release:
+            return options.release == CURRENT
+        wanted, answers = self._answers(connected, slot)
+        current = answers[RELEASES]["current"]
+        if wanted_release(wanted, answers) == current:
+            return not wanted.option("launch", ALWAYS, False)
+        if not options.only_if_changed:
             return False
-        wanted = self._inner(slot, HostRecord(self.whole.record.host)).wanted
-        answers, _ = ask(connected, questions(self.whole.steps, wanted))
-        plan = make(self.whole.steps, wanted, answers)
-        return plan.idle or plan.release == plan.current
+        beside, answers = self._answers(connected, slots.other(slot))
+        digest = ledger.profile_digest(beside.profile)
+        entries = answers[RELEASES]["ledger"]
+        failed = ledger.failed_before(entries, wanted_release(beside, answers), digest)
+        if failed is None:
+            return False
+        text = f"what is wanted failed in run {failed}: not tried again, nothing changed since"
+        self.whole.listen(events.StepNote(self.whole.record.host, "ledger", text))
+        self.whole = replace(self.whole, options=replace(options, release=CURRENT))
+        return True
+
+    def _answers(self, connected: Connected, slot: Slot) -> tuple[Deployment, Answers]:
+        wanted = self._inner(slot, self.whole.record).wanted
+        return wanted, ask(connected, questions(self.whole.steps, wanted))[0]
 
     def _inner(self, slot: Slot, record: HostRecord) -> HostRun:
         """The run of one slot. Its own past is no way back: what serves is the other slot."""
         whole = self.whole
         profile = slots.slot_profile(whole.wanted.profile, slot)
-        options = replace(whole.options, keep_failed=True, lock_wait=0.0)
+        options = replace(whole.options, keep_failed=True, lock_wait=0.0, only_if_changed=False)
         if options.release == rollback.PREVIOUS:
             # The other slot still holds what was served before this one.
-            options = replace(options, release="current")
+            options = replace(options, release=CURRENT)
         wanted = replace(whole.wanted, profile=profile)
         return replace(whole, wanted=wanted, record=record, options=options)
 
-    def _replace(self, connected: Connected, name: str) -> None:
+    def _replace(self, connected: Connected) -> None:
         whole, record = self.whole, self.whole.record
         slot = slots.other(self.live) if self.live else "blue"
         self._note(connected, ledger.begun(whole.run_record, record, whole.wanted.profile, slot))

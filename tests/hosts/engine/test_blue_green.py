@@ -80,6 +80,24 @@ def test_what_fails_is_never_seen_by_a_client(slotted: ServedHost) -> None:
     assert slotted.ledger()[-1]["outcome"] == "rolled-back"
 
 
+def test_unattended_a_known_failure_is_not_tried_again(slotted: ServedHost) -> None:
+    slotted.up()
+    assert slotted.up(STALE, only_if_changed=True).outcome == "rolled-back"
+    pid = slotted.unit("stand.blue")["pid"]
+    again = slotted.up(STALE, only_if_changed=True)
+    assert (again.outcome, live(slotted)) == ("unchanged", "blue")
+    assert slotted.unit("stand.blue")["pid"] == pid
+    assert slotted.unit("stand.green")["state"] == "stopped"
+
+
+def test_started_anew_beside_what_serves(slotted: ServedHost) -> None:
+    slotted.up()
+    with PollingClient(slotted.port) as client:
+        anew = slotted.up(playbook="redeploy")
+    assert (anew.outcome, live(slotted)) == ("deployed", "green")
+    assert client.gaps == []
+
+
 def test_requests_in_flight_are_drained(slotted: ServedHost) -> None:
     slotted.up("serve.env.STAND_IN_START=0.1")
     answers: list[dict[str, Any]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from deployctl.cli.running import playbook_of
 from deployctl.engine.host_run import Options
@@ -137,3 +140,45 @@ def test_one_that_is_stopped_ends_too(served: ServedHost) -> None:
         wait_for("it stopped", lambda: "T" in Path(f"/proc/{ours.pid}/stat").read_text().split())
         assert clean(served).error is None
         assert not is_alive(ours.pid)
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+def command(served: ServedHost, *argv: str) -> tuple[int, str]:
+    process = served.start(*argv)
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output
+
+
+def test_clean_plan_shows_each_holder_and_touches_none(served: ServedHost) -> None:
+    with engine(server_log(served)) as ours:
+        code, shown = command(served, "clean", "--plan")
+        assert code == 0 and is_alive(ours.pid)
+    lines = shown.splitlines()
+    assert lines[0].startswith("here  GPU absent: ")
+    assert any(f"ours     {ours.pid:>8}  " in line for line in lines)
+    assert "      it uses @/profiles/stand (file)" in lines
+    assert lines[-1] == "there are changes"
+
+
+def test_clean_json_is_one_document(served: ServedHost) -> None:
+    code, shown = command(served, "clean", "--json")
+    (step,) = json.loads(shown)["hosts"][0]["steps"]
+    assert (code, step["step"], step["status"]) == (0, "clean", "passed")
+    assert {"gpu", "holders", "stopped", "memory_before", "memory_after"} <= step["evidence"].keys()
+
+
+ON_A_GPU = ("build.target=cuda", "serve.gpus=[0]")
+
+
+@pytest.mark.parametrize(("sets", "expected"), [((), 0), (ON_A_GPU, 6)])
+def test_doctor_says_by_its_exit_code_whether_the_host_will_do(
+    served: ServedHost, sets: tuple[str, ...], expected: int
+) -> None:
+    code, shown = command(served, "doctor", "--json", *(f"--set={one}" for one in sets))
+    findings = json.loads(shown)["hosts"][0]["findings"]
+    assert code == expected
+    assert ("failed" in {finding["verdict"] for finding in findings}) == (expected == 6)
+    code, lines = command(served, "doctor", *(f"--set={one}" for one in sets))
+    assert code == expected and lines.startswith("here\n")

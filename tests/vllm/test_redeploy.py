@@ -1,0 +1,31 @@
+"""One good release after another on a real vLLM, and the way back, with a client that polls."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hosts.served.client import PollingClient
+
+from .conftest import Demo
+
+pytestmark = pytest.mark.vllm
+
+
+def test_there_and_back(deployed: Demo) -> None:
+    assert deployed.first is not None
+    good = deployed.first.document["hosts"][0]["release"]
+    with PollingClient(deployed.port) as client:
+        other = deployed.up("--set", "serve.args.max-num-seqs=4")
+    assert other.code == 0, other.err
+    (host,) = other.document["hosts"]
+    assert host["release"] != good
+    assert len(client.gaps) == len(host["gaps"]) == 1
+    assert client.gaps[0] <= host["gaps"][0] == host["without_service"]
+    back = deployed.run("rollback", "--json")
+    assert back.code == 0, back.err
+    assert back.document["hosts"][0]["release"] == good
+    assert deployed.up().document["outcome"] == "unchanged"
+    difference = deployed.run("diff", "previous", "current", "--json")
+    (compared,) = difference.document["hosts"]
+    assert [c["what"] for c in compared["made_from"]] == ["launch.--max-num-seqs"]
+    assert compared["packages"] == []
