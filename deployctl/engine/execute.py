@@ -90,7 +90,8 @@ class Work:
     def ask_again(self, planned: PlannedStep) -> Plan:
         """Plan a step anew from fresh answers, where an earlier step has made them knowable."""
         asked = questions([planned.step], self.wanted)
-        self.answers, _ = ask(self.connected, asked)
+        later, _ = ask(self.connected, asked)
+        self.answers = self.answers.renewed(later)
         try:
             return planned.step.plan(self.wanted, self.answers)
         except Unanswered as error:
@@ -133,7 +134,8 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
     if plan.status in ("unknown", "blocked"):
         error: DeployError = step.fail(context, "cannot be done", plan.reason)
         status: StepStatus = "unknown" if plan.status == "unknown" else "failed"
-        return _ended(work, StepRecord(step.name, status, 0.0, plan.evidence, error=error))
+        refused = StepRecord(step.name, status, 0.0, plan.evidence, error=error, attempted=False)
+        return _ended(work, refused)
     try:
         if plan.status == "change":
             step.apply(context, plan)

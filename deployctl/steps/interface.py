@@ -84,6 +84,10 @@ class Answers:
             raise Unanswered(f"{key}: {unknown.reason}")
         return self._values[key]
 
+    def renewed(self, later: Answers) -> Answers:
+        """These answers, with those that were asked for again in place of the older ones."""
+        return Answers({**self._values, **later._values})
+
     def get(self, key: str, default: Any = None) -> Any:
         """The answer, or `default` where it is unknown or was not asked."""
         value = self._values.get(key, default)

@@ -123,3 +123,10 @@ def test_an_unknown_step_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no such step: biuld") as raised:
         plan.select(["biuld"], {"build": Toy("build")})
     assert raised.value.next == "known steps: build"
+
+
+def test_what_is_asked_again_takes_the_place_of_the_older_answer_alone() -> None:
+    first = Answers({"build": Unknown("network", "no route"), "unit": {"state": "running"}})
+    again = first.renewed(Answers({"build": True}))
+    assert again["build"] is True
+    assert again["unit"] == {"state": "running"}
