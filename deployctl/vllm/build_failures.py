@@ -80,7 +80,8 @@ _KINDS = (
     ),
     _kind(
         "no-python",
-        r"no interpreter found for|no python installations? found",
+        r"no interpreter found for|no python installations? found"
+        r"|failed to download .{0,80}/python-build-standalone/",
         "the wanted Python is not there and cannot be downloaded",
         "install it on the host, or change build.python",
     ),

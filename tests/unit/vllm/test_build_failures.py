@@ -17,6 +17,7 @@ KINDS = {
     "no-network.log": "no-network",
     "old-nvcc.log": "compiler-too-old",
     "no-python.log": "no-python",
+    "no-python-download.log": "no-python",
     "no-solution.log": "no-solution",
     "undefined-symbol.log": "undefined-symbol",
     "nightly.log": "wrong-binaries",
