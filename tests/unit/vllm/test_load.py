@@ -107,7 +107,8 @@ def test_speed_up_is_by_concurrency() -> None:
 def test_percentiles_are_ordered_and_among_the_values(values: list[float]) -> None:
     found = load.spread(values)
     assert found is not None
-    assert min(values) <= found["p50"] <= found["p95"] * (1 + 1e-9)
+    # Interpolation rounds: equal values may come out one bit apart.
+    assert min(values) * (1 - 1e-9) <= found["p50"] <= found["p95"] * (1 + 1e-9)
     assert found["p95"] <= found["max"] * (1 + 1e-9)
     assert found["max"] == max(values)
 
