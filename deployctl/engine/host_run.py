@@ -18,6 +18,7 @@ from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import (
     RELEASES,
     HostPlan,
+    PlannedStep,
     ask,
     make,
     needs_release,
@@ -167,20 +168,11 @@ class HostRun:
         return dead
 
     def _work(self, work: Work, plan: HostPlan, dead: takeover.Dead | None) -> None:
-        blocked = next((p for p in plan.steps if p.plan.status == "blocked"), None)
-        if blocked is not None:
-            step = run_step(work, blocked)
-            raise step.error or AssertionError("a blocked step has an error")
         session, name = work.connected.session, self.wanted.profile.name
-        session.ask(
-            [
-                _record(
-                    name,
-                    ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current),
-                ),
-                *self._preparation(work, plan),
-            ]
-        )
+        entry = ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current)
+        for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
+            if isinstance(answer, RemoteError):
+                raise answer
         closing = "failed"
         try:
             self._attempt(work, plan, dead)
@@ -220,6 +212,9 @@ class HostRun:
             raise aftermath.interrupted_twice(work, plan, self.interrupts) from None
 
     def _carry_out_steps(self, work: Work, plan: HostPlan) -> DeployError | None:
+        blocked = _blocked(plan)
+        if blocked is not None:
+            return run_step(work, blocked).error
         try:
             return switch.carry_out(self.run_record, work, plan)
         except KeyboardInterrupt:
@@ -259,7 +254,7 @@ class HostRun:
         return ReleasePaths(name, current or "none", str(key))
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
-        if not any(p.step.phase == "stage" for p in plan.steps):
+        if _blocked(plan) or not any(p.step.phase == "stage" for p in plan.steps):
             return []
         return [
             Call(
@@ -278,6 +273,11 @@ class HostRun:
             if step.name not in done:
                 why = "left out" if step.name in self.wanted.skip else "not reached"
                 self.record.steps.append(StepRecord(step.name, "skipped", reason=why))
+
+
+def _blocked(plan: HostPlan) -> PlannedStep | None:
+    """The first step that is known not to be possible: then nothing is begun."""
+    return next((p for p in plan.steps if p.plan.status == "blocked"), None)
 
 
 def _points_right(work: Work, plan: HostPlan) -> bool:

@@ -35,6 +35,8 @@ class StepRecord:
     changes: tuple[Change, ...] = ()
     reason: str = ""
     error: DeployError | None = None
+    attempted: bool = True
+    """False where the step's plan was blocked or unknown: it has touched nothing."""
     hook: bool = False
     """A command of the user's own around a step, which says nothing about the release."""
 

@@ -80,11 +80,14 @@ def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -
     if not manifest_of(work, str(current)):
         return False
     phases = {p.step.name: p.step.phase for p in plan.steps}
-    reached = [s for s in work.record.steps if s.status in ("changed", "failed", "unknown")]
+    reached = [
+        s for s in work.record.steps if s.attempted and s.status in ("changed", "failed", "unknown")
+    ]
     touched = any(phases.get(record.step) == "switch" for record in reached)
-    unproven = (work.answers.get("unit") or {}).get("release") != current
+    unit = work.answers.get("unit") or {}
+    unproven = unit.get("release") != current or unit.get("state") != "running"
     past_staging = any(phases.get(record.step) in ("switch", "gate") for record in reached)
-    return touched or astray or (unproven and past_staging)
+    return touched or (unproven and (astray or past_staging))
 
 
 def manifest_of(work: Work, release: str) -> dict[str, Any]:

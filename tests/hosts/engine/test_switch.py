@@ -142,6 +142,26 @@ def test_redeploy_starts_anew_what_runs_as_wanted(served: ServedHost) -> None:
     assert after["release"] == before["release"] and after["pid"] != before["pid"]
 
 
+def test_what_is_blocked_touches_nothing(served: ServedHost) -> None:
+    served.up()
+    pid = served.unit()["pid"]
+    blocked = served.up("drafter.config={dflash_config.target_layer_ids: [99, 3, 5]}")
+    assert blocked.exit_code == 6
+    assert served.unit()["pid"] == pid
+    assert not blocked.hosts[0].gaps
+
+
+def test_what_is_blocked_still_goes_back_from_where_a_run_died(served: ServedHost) -> None:
+    good = served.up().hosts[0].release
+    begin = {"kind": "begin", "run": "r0", "playbook": "up", "release": "x", "current": good}
+    for entry in (begin, {"kind": "phase", "run": "r0", "phase": "switching"}):
+        served.ask("releases.record", profile="stand", entry=entry)
+    served.ask("units.stop", name="stand", grace=0.1)
+    blocked = served.up("drafter.config={dflash_config.target_layer_ids: [99, 3, 5]}")
+    assert (blocked.exit_code, blocked.hosts[0].took_up) == (10, "r0")
+    assert (served.unit()["release"], served.unit()["kept"]) == (good, True)
+
+
 def test_a_prepared_release_is_not_proven(served: ServedHost) -> None:
     served.up()
     prepared = served.up(OTHER, playbook="prepare")

@@ -35,6 +35,7 @@ name: stand
 hosts: [{{name: here, local: true, root: {root}}}]
 serve: {{port: {port}, supervisor: agent, stop_grace: 2s}}
 fixes: {{require: []}}
+acceptance: {{max_prompts: 5}}
 """
 FIXES = [{"fix": name, "verdict": "present"} for name in by_name()]
 STALE = "drafter.config={dflash_config.mask_token_id: 0, dflash_config.target_layer_ids: [1, 3, 5]}"
