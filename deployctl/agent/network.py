@@ -128,6 +128,8 @@ def http(
             with connection.getresponse() as response:
                 text = response.read(BODY_LIMIT).decode("utf-8", "replace")
                 answer.update(status=response.status, body=text)
+    except socket.timeout:
+        late.set()
     except (OSError, HTTPException) as error:
         answer["error"] = str(error) or type(error).__name__
     finally:

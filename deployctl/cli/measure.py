@@ -15,7 +15,7 @@ from deployctl.cli import options, running
 from deployctl.errors import StepError, UsageError
 
 if TYPE_CHECKING:
-    from deployctl.vllm.client import Client
+    from deployctl.vllm.asking.client import Client
 
 Where = Annotated[
     str | None,
@@ -76,7 +76,7 @@ def smoke(
         )
     from deployctl.config.checks import SmokeSettings
     from deployctl.report.measured import smoke_lines
-    from deployctl.steps import checks
+    from deployctl.steps.measuring import checks
 
     with _client(str(url), api_key_env, ca_file) as client:
         name = checks.served_model(client, model)
@@ -136,7 +136,7 @@ def acceptance(
         )
     from deployctl.config.checks import AcceptanceSettings
     from deployctl.report.measured import acceptance_lines
-    from deployctl.steps import checks
+    from deployctl.steps.measuring import checks
 
     given = {
         "prompts": prompts,
@@ -202,7 +202,7 @@ def bench(
     from deployctl.config.checks import AcceptanceSettings
     from deployctl.report.measured import bench_lines
     from deployctl.steps import bench as benches
-    from deployctl.steps import checks
+    from deployctl.steps.measuring import checks
 
     with ExitStack() as stack:
         client = stack.enter_context(_client(str(url), api_key_env, ca_file))
@@ -237,7 +237,7 @@ def _one_of(given: Mapping[str, object]) -> str:
 
 
 def _client(url: str, key_variable: str | None, ca_file: Path | None) -> Client:
-    from deployctl.vllm.client import Client
+    from deployctl.vllm.asking.client import Client
 
     key = None if key_variable is None else os.environ.get(key_variable)
     if key_variable is not None and not key:

@@ -1,0 +1,1 @@
+"""Profiles, hosts and playbooks: read with places, merged with origins, validated once."""

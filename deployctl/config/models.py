@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from deployctl.config.base import Settings, misfit
 from deployctl.config.suggest import did_you_mean
-from deployctl.vllm.drafter_verdicts import CHECKS
+from deployctl.vllm.drafters.drafter_verdicts import CHECKS
 
 _OWN_SETTING = ("method", "model", "num_speculative_tokens")
 """Keys of vLLM's --speculative-config that a drafter section says itself."""

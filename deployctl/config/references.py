@@ -12,8 +12,8 @@ from deployctl.config.problems import KeyPath, Problem, dotted
 from deployctl.config.search import Search, is_file, is_path
 from deployctl.config.shipped import bundled_models
 from deployctl.config.suggest import did_you_mean
+from deployctl.vllm.asking.prompt_sets import SHIPPED
 from deployctl.vllm.fixes.registry import by_name
-from deployctl.vllm.prompt_sets import SHIPPED
 
 
 def problems(tree: Value, search: Search) -> Iterator[Problem]:

@@ -1,0 +1,1 @@
+"""A run: questions, plan, steps in order, the way back, and its record."""

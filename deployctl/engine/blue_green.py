@@ -20,7 +20,7 @@ from deployctl.errors import DeployError, HostError, RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.launch import ALWAYS
-from deployctl.vllm.metrics import Unreadable, in_flight
+from deployctl.vllm.acceptance.metrics import Unreadable, in_flight
 
 CURRENT = "current"
 POLL = 0.5

@@ -19,9 +19,15 @@ from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.steps.drafter import DrafterStep, checks_of, wanted_config
 from deployctl.steps.interface import Answers, Deployment
-from deployctl.vllm.drafter import Desired, DrafterConfigError, config_changes, desired, parse
-from deployctl.vllm.drafter_checks import check, errors
-from deployctl.vllm.drafter_verdicts import Check, Circumstances
+from deployctl.vllm.drafters.drafter import (
+    Desired,
+    DrafterConfigError,
+    config_changes,
+    desired,
+    parse,
+)
+from deployctl.vllm.drafters.drafter_checks import check, errors
+from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances
 
 
 @dataclass(frozen=True)

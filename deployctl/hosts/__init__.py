@@ -1,0 +1,1 @@
+"""Ways to reach a host, and the agent's client side."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed, Undecided
-from deployctl.steps.diagnosing import config_sentence, diagnosis, model_runner
-from deployctl.steps.gates import ASKED, asked_digest, gate_plan, gate_questions, open_client
 from deployctl.steps.interface import (
     Answers,
     Context,
@@ -18,10 +16,19 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.vllm import evidence, prompt_sets
-from deployctl.vllm.counts import Counts, mean_acceptance_length
-from deployctl.vllm.judgement import Gate
-from deployctl.vllm.measurement import Measured, Progress, Protocol, measure
+from deployctl.steps.measuring.diagnosing import config_sentence, diagnosis, model_runner
+from deployctl.steps.measuring.gates import (
+    ASKED,
+    asked_digest,
+    gate_plan,
+    gate_questions,
+    open_client,
+)
+from deployctl.vllm.acceptance import evidence
+from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
+from deployctl.vllm.acceptance.judgement import Gate
+from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
+from deployctl.vllm.asking import prompt_sets
 
 
 class AcceptanceStep(Step):

@@ -7,11 +7,11 @@ from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import SmokeFailed
-from deployctl.steps.gates import open_client
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
-from deployctl.steps.plain_server import plain_server
-from deployctl.vllm import load, prompt_sets
-from deployctl.vllm.client import Client
+from deployctl.steps.measuring.gates import open_client
+from deployctl.steps.servers.plain_server import plain_server
+from deployctl.vllm.asking import load, prompt_sets
+from deployctl.vllm.asking.client import Client
 
 CONCURRENCIES = (1, 2, 4, 8)
 REQUESTS = 16

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.steps import building, environments
-from deployctl.steps.environments import SHIM, environment_key, job_id, sealed
+from deployctl.steps.builds import building, environments
+from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -18,7 +18,7 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.vllm import completeness, sources
+from deployctl.vllm.builds import completeness, sources
 
 __all__ = ["SHIM", "BuildStep", "environment_key", "job_id", "sealed"]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from deployctl.errors import NotReady, RemoteError, StepError
 from deployctl.hosts.session import Call, Session
-from deployctl.steps import clearing, gpu_reset, profile_gpus
+from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus
+from deployctl.steps.gpus.scene import Scene, in_words, questions, scene, tell
 from deployctl.steps.interface import (
     Answers,
     Context,
@@ -21,7 +22,6 @@ from deployctl.steps.interface import (
     Unknown,
 )
 from deployctl.steps.release import release_paths
-from deployctl.steps.scene import Scene, in_words, questions, scene, tell
 
 ROUNDS = 3
 """How often what comes back is stopped again."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from deployctl.errors import StagingFailed
-from deployctl.steps import sources
-from deployctl.steps.built import knowledge, sha256
+from deployctl.steps.builds.built import knowledge, sha256
 from deployctl.steps.fetch import VIEWS
 from deployctl.steps.interface import (
     Answers,
@@ -19,11 +18,18 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
+from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
-from deployctl.vllm.drafter import Desired, DrafterConfigError, config_changes, desired, parse
-from deployctl.vllm.drafter_checks import check, errors
-from deployctl.vllm.drafter_verdicts import Check, Circumstances
-from deployctl.vllm.knowledge import Knowledge
+from deployctl.vllm.drafters.drafter import (
+    Desired,
+    DrafterConfigError,
+    config_changes,
+    desired,
+    parse,
+)
+from deployctl.vllm.drafters.drafter_checks import check, errors
+from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances
+from deployctl.vllm.serving.knowledge import Knowledge
 
 NOTHING_KNOWN = Knowledge()
 LAYER_OFFSET = "dflash-layer-offset"

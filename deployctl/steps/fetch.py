@@ -7,7 +7,6 @@ from typing import Any
 
 from deployctl.errors import StagingFailed
 from deployctl.hosts.stream import upload
-from deployctl.steps import hub, sources
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -18,6 +17,7 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
+from deployctl.steps.models import hub, sources
 from deployctl.steps.release import release_paths
 
 VIEWS = "drafter.views"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import NotReady
-from deployctl.steps import built, sources
+from deployctl.steps.builds import built
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -19,10 +19,11 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
+from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
-from deployctl.steps.serving import objections, secrets, serve_settings
-from deployctl.vllm.command import command, environment, problems
-from deployctl.vllm.failures import explain
+from deployctl.steps.servers.serving import objections, secrets, serve_settings
+from deployctl.vllm.serving.command import command, environment, problems
+from deployctl.vllm.serving.failures import explain
 
 RUNNING = ("starting", "running")
 RESTORE = "restore"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed
-from deployctl.steps.gates import open_client
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
-from deployctl.steps.plain_server import plain_server
-from deployctl.vllm import prompt_sets
-from deployctl.vllm.lossless import compare
+from deployctl.steps.measuring.gates import open_client
+from deployctl.steps.servers.plain_server import plain_server
+from deployctl.vllm.acceptance.lossless import compare
+from deployctl.vllm.asking import prompt_sets
 
 PROMPTS = 8
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from deployctl.errors import StagingFailed
-from deployctl.steps import passthrough, profile_gpus
 from deployctl.steps.build import environment_key
-from deployctl.steps.finding import Finding, Verdict
+from deployctl.steps.gpus import passthrough, profile_gpus
+from deployctl.steps.gpus.finding import Finding, Verdict
 from deployctl.steps.interface import (
     Answers,
     Context,

@@ -17,8 +17,8 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.steps.readiness import Readiness, reachable, strangers
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers.readiness import Readiness, reachable, strangers
 
 
 class ReadyStep(Step):

@@ -7,7 +7,7 @@ from typing import Any
 from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.identity import ReleasePaths, digest
 from deployctl.steps.interface import Answers, Deployment, Question
-from deployctl.steps.sources import ROLES, drafter_identity, model_identity, question
+from deployctl.steps.models.sources import ROLES, drafter_identity, model_identity, question
 
 # How long to wait and how to stop do not change what is served.
 NOT_SERVED = {"ready", "stop_grace"}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from deployctl.config.checks import SmokeRequest, SmokeSettings
 from deployctl.errors import SmokeFailed
-from deployctl.steps.gates import ASKED, asked_digest, gate_plan, gate_questions, open_client
 from deployctl.steps.interface import (
     Answers,
     Context,
@@ -16,9 +15,16 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.vllm import requests
-from deployctl.vllm.smoke import Expectation
-from deployctl.vllm.smoke_run import Asked, run
+from deployctl.steps.measuring.gates import (
+    ASKED,
+    asked_digest,
+    gate_plan,
+    gate_questions,
+    open_client,
+)
+from deployctl.vllm.asking import requests
+from deployctl.vllm.asking.smoke import Expectation
+from deployctl.vllm.asking.smoke_run import Asked, run
 
 NEXT = {
     "dead": "read the server's log: deployctl logs --profile {profile}",

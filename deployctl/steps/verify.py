@@ -10,10 +10,10 @@ from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.steps.build import BuildStep
-from deployctl.steps.environments import SHIM, environment_key, job_id, sealed
+from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
-from deployctl.vllm import completeness
+from deployctl.vllm.builds import completeness
 from deployctl.vllm.fixes.registry import by_name, probe_source
 from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
 

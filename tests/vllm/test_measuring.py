@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 
 from deployctl.config.checks import SmokeCheck, SmokeRequest, SmokeSettings
-from deployctl.steps import checks
-from deployctl.vllm import prompt_sets, requests
-from deployctl.vllm.acceptance_log import Window, windows
-from deployctl.vllm.client import Client, Request, RequestFailed
-from deployctl.vllm.counts import (
+from deployctl.steps.measuring import checks
+from deployctl.vllm.acceptance.acceptance_log import Window, windows
+from deployctl.vllm.acceptance.counts import (
     Counts,
     acceptance_rate,
     mean_acceptance_length,
     per_position_rates,
 )
-from deployctl.vllm.judgement import Gate
-from deployctl.vllm.measurement import Measured, Protocol, measure
-from deployctl.vllm.metrics import parse
+from deployctl.vllm.acceptance.judgement import Gate
+from deployctl.vllm.acceptance.measurement import Measured, Protocol, measure
+from deployctl.vllm.acceptance.metrics import parse
+from deployctl.vllm.asking import prompt_sets, requests
+from deployctl.vllm.asking.client import Client, Request, RequestFailed
 from tests.vllm.conftest import Demo, Served, free_port
 
 pytestmark = pytest.mark.vllm

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.vllm.completeness import record_problems
+from deployctl.vllm.builds.completeness import record_problems
 from tests.hosts.builds import project as projects
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from deployctl.config.profile import Profile
-from deployctl.steps import clearing
 from deployctl.steps.clean import CleanStep
+from deployctl.steps.gpus import clearing
+from deployctl.steps.gpus.scene import Scene, scene
 from deployctl.steps.interface import Answers, Deployment, Plan, Unanswered, Unknown
-from deployctl.steps.scene import Scene, scene
 
 UUIDS = ("GPU-a", "GPU-b", "GPU-c")
 NODE = {"name": "node", "ssh": {"address": "node"}}

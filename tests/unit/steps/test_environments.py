@@ -9,7 +9,7 @@ import pytest
 from deployctl.config.build import BuildSettings
 from deployctl.config.profile import Profile
 from deployctl.steps.build import BuildStep, environment_key, sealed
-from deployctl.steps.environments import wheel_key
+from deployctl.steps.builds.environments import wheel_key
 from deployctl.steps.interface import Answers, Deployment, Unanswered, Unknown
 from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.fixes.registry import by_name

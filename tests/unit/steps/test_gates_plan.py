@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deployctl.steps.acceptance import AcceptanceStep
-from deployctl.steps.gates import asked_digest
 from deployctl.steps.interface import Answers, Deployment, Unknown
+from deployctl.steps.measuring.gates import asked_digest
 from deployctl.steps.release import release_paths
 from deployctl.steps.smoke import SmokeStep
 from tests.hosts.step_bench import deployment

@@ -10,9 +10,9 @@ import pytest
 
 from deployctl.agent import nvidia_table
 from deployctl.config.clean import Scope
-from deployctl.steps import passthrough
-from deployctl.steps.holders import Process, join
-from deployctl.steps.ownership import Mine, judge, select
+from deployctl.steps.gpus import passthrough
+from deployctl.steps.gpus.holders import Process, join
+from deployctl.steps.gpus.ownership import Mine, judge, select
 
 CASES = Path(__file__).parents[2] / "cases/h200"
 GPU0 = "GPU-bbeb6ab1-d30f-584b-a49c-44e33d981bcd"

@@ -9,9 +9,9 @@ import pytest
 
 from deployctl.steps.interface import Answers, Deployment, Unknown
 from deployctl.steps.launch import LaunchStep
-from deployctl.steps.readiness import reachable
 from deployctl.steps.ready import ReadyStep
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers.readiness import reachable
 from tests.hosts.step_bench import deployment
 
 RELEASES = {"current": None, "previous": None, "releases": {}, "environments": {}, "ledger": []}

@@ -11,8 +11,8 @@ import pytest
 
 from deployctl.agent import nvidia_table
 from deployctl.config.clean import Scope
-from deployctl.steps.holders import Process
-from deployctl.steps.ownership import Mine, Verdict, judge, select, system_name
+from deployctl.steps.gpus.holders import Process
+from deployctl.steps.gpus.ownership import Mine, Verdict, judge, select, system_name
 
 CASES = Path(__file__).parents[2] / "cases"
 NODE, CT, OTHER_CT = 1, 2, 3

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployctl.config.clean import Scope
-from deployctl.steps.holders import Process
-from deployctl.steps.ownership import Mine, judge, select
+from deployctl.steps.gpus.holders import Process
+from deployctl.steps.gpus.ownership import Mine, judge, select
 
 NODE, CT, OTHER_CT = 1, 2, 3
 GPUS = ("gpu0", "gpu1")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployctl.steps import container_conf, passthrough
-from deployctl.steps.finding import Finding
+from deployctl.steps.gpus import container_conf, passthrough
+from deployctl.steps.gpus.finding import Finding
 
 CASES = Path(__file__).parents[2] / "cases/lxc"
 NODE_LINE = re.compile(r"crw[-rw]+ .*?(\d+),\s+(\d+) .*?(/dev/\S+)")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployctl.vllm.acceptance_log import pool, read, windows
-from deployctl.vllm.counts import (
+from deployctl.vllm.acceptance.acceptance_log import pool, read, windows
+from deployctl.vllm.acceptance.counts import (
     Counts,
     acceptance_rate,
     mean_acceptance_length,

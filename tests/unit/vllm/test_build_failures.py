@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.build_failures import explain
+from deployctl.vllm.builds.build_failures import explain
 
 CASES = Path(__file__).parents[2] / "cases" / "build"
 KINDS = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm import requests
-from deployctl.vllm.client import Client, Limits, Request, RequestFailed
+from deployctl.vllm.asking import requests
+from deployctl.vllm.asking.client import Client, Limits, Request, RequestFailed
 from tests.unit.vllm.loopback import Behaviour, events, respond, serving, stream, until_closed
 
 LIMITS = Limits(connect=1.0, silence=0.3, size=64 * 1024)

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.command import Serve, Speculation, command, environment, problems, with_backend
-from deployctl.vllm.knowledge import Knowledge, read, version
+from deployctl.vllm.serving.command import (
+    Serve,
+    Speculation,
+    command,
+    environment,
+    problems,
+    with_backend,
+)
+from deployctl.vllm.serving.knowledge import Knowledge, read, version
 
 PLAIN = Serve("/env/bin/vllm", "/models/target", "tiny", "127.0.0.1", 8123)
 DFLASH = replace(PLAIN, speculation=Speculation("dflash", 7, "/models/drafter"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm import completeness
+from deployctl.vllm.builds import completeness
 
 SHIM = "deployctl"
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from deployctl.vllm.diagnosis import SIGNATURES, Facts, diagnose
-from deployctl.vllm.serving_log import backend, runner
+from deployctl.vllm.acceptance.diagnosis import SIGNATURES, Facts, diagnose
+from deployctl.vllm.serving.serving_log import backend, runner
 
 STALE = Facts(
     # Measured: the tiny pair with the stale config.

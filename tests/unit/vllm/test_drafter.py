@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.drafter import (
+from deployctl.vllm.drafters.drafter import (
     ChangedKey,
     DrafterConfigError,
     config_changes,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.drafter_checks import check, errors
-from deployctl.vllm.drafter_shape import usual_layer_ids
-from deployctl.vllm.drafter_verdicts import CHECKS, Circumstances, Verdict
+from deployctl.vllm.drafters.drafter_checks import check, errors
+from deployctl.vllm.drafters.drafter_shape import usual_layer_ids
+from deployctl.vllm.drafters.drafter_verdicts import CHECKS, Circumstances, Verdict
 
 CONFIGS = Path(__file__).parents[2] / "cases" / "configs"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.failures import KNOWN, bare, explain
+from deployctl.vllm.serving.failures import KNOWN, bare, explain
 
 CASES = Path(__file__).parents[2] / "cases"
 

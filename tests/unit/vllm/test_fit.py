@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.fit import Loads, cache_bytes, fit
+from deployctl.vllm.serving.fit import Loads, cache_bytes, fit
 
 GIB = 1 << 30
 # Qwen3-8B's shape.

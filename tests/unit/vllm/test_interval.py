@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployctl.vllm.counts import mean_acceptance_length, pooled
-from deployctl.vllm.interval import Ratio, expanded_tail, ratio_interval, t_quantile
+from deployctl.vllm.acceptance.counts import mean_acceptance_length, pooled
+from deployctl.vllm.acceptance.interval import Ratio, expanded_tail, ratio_interval, t_quantile
 from tests.unit.vllm.recorded import populations
 
 REPEATS = 200

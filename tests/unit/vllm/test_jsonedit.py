@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployctl.vllm import jsonedit
+from deployctl.vllm.drafters import jsonedit
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="."), min_size=1, max_size=6)
 LEAVES = (

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from deployctl.vllm import sequential
-from deployctl.vllm.counts import NOTHING, Counts, pooled
-from deployctl.vllm.judgement import Gate, Verdict, judge
+from deployctl.vllm.acceptance import sequential
+from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
+from deployctl.vllm.acceptance.judgement import Gate, Verdict, judge
 from tests.unit.vllm.recorded import populations
 
 RIGHT = populations()["code"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deployctl.vllm import knowledge
+from deployctl.vllm.serving import knowledge
 
 CONFIG = '''
 from typing import Any

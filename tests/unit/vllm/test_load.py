@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployctl.steps.plain_server import plain_argv
-from deployctl.vllm import load
-from deployctl.vllm.answers import Answer
-from deployctl.vllm.client import Client
-from deployctl.vllm.lossless import compare, first_difference
-from deployctl.vllm.prompt_sets import Prompt
+from deployctl.steps.servers.plain_server import plain_argv
+from deployctl.vllm.acceptance.lossless import compare, first_difference
+from deployctl.vllm.asking import load
+from deployctl.vllm.asking.answers import Answer
+from deployctl.vllm.asking.client import Client
+from deployctl.vllm.asking.prompt_sets import Prompt
 from tests.unit.vllm.loopback import events, respond, serving, stream
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.loaded import layers
+from deployctl.vllm.drafters.loaded import layers
 
 ZLAB = {"dflash_config": {"target_layer_ids": [1, 16, 31, 46, 61]}}
 SPECULATORS = {

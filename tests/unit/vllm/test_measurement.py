@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from deployctl.vllm import measurement
-from deployctl.vllm.client import Client
-from deployctl.vllm.counts import Counts, mean_acceptance_length
-from deployctl.vllm.judgement import Gate
-from deployctl.vllm.measurement import Measured, Protocol, measure
-from deployctl.vllm.prompt_sets import Prompt
+from deployctl.vllm.acceptance import measurement
+from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
+from deployctl.vllm.acceptance.judgement import Gate
+from deployctl.vllm.acceptance.measurement import Measured, Protocol, measure
+from deployctl.vllm.asking.client import Client
+from deployctl.vllm.asking.prompt_sets import Prompt
 from tests.unit.vllm.loopback import respond, serving
 
 K = 3

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.counts import Counts
-from deployctl.vllm.metrics import Restarted, Unreadable, difference, parse
+from deployctl.vllm.acceptance.counts import Counts
+from deployctl.vllm.acceptance.metrics import Restarted, Unreadable, difference, parse
 
 CASES = Path(__file__).parents[2] / "cases"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from deployctl.vllm import recipes
-from deployctl.vllm.recipes import Origin, Wish
+from deployctl.vllm.builds import recipes
+from deployctl.vllm.builds.recipes import Origin, Wish
 
 WISH = Wish(key="k", python="3.12", target="cuda", torch_backend="cu130")
 ORIGIN = Origin("c" * 40, "@/sources/r.git", "https://example.org/v.git", "refs/heads/x", "up")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.startup import Startup
+from deployctl.vllm.serving.startup import Startup
 
 LOGS = Path(__file__).parents[2] / "cases" / "vllm_cpu"
 SERVED = [

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from deployctl.vllm import sources
-from deployctl.vllm.strategies import (
+from deployctl.vllm.builds import sources
+from deployctl.vllm.builds.strategies import (
     GIB,
     SourceFacts,
     choices,

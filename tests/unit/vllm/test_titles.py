@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.titles import LOOK_FOR, part
+from deployctl.vllm.serving.titles import LOOK_FOR, part
 
 CASES = Path(__file__).parents[2] / "cases"
 

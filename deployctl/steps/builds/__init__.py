@@ -1,0 +1,1 @@
+"""How an environment is named and made."""

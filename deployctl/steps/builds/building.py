@@ -1,0 +1,288 @@
+"""Carries out a build on a host: uv brought along, the strategies tried in order, each as a job."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from deployctl.errors import RemoteError, StagingFailed
+from deployctl.hosts.stream import upload
+from deployctl.steps import job
+from deployctl.steps.builds import environments
+from deployctl.steps.interface import Context, Step
+from deployctl.vllm.builds import build_failures, completeness, recipes, sources, strategies
+from deployctl.vllm.builds.strategies import Choice, SourceFacts
+
+TOO_OLD = (0, 8)
+"""uv before this knows neither `venv --clear` nor --torch-backend."""
+PATCH_RECORD = "deployctl-patch.json"
+"""In the dist-info of a patched release: the commit whose changes it has."""
+FINAL = {"no-space", "no-network", "no-python", "stopped", "stalled", "lost", "killed"}
+"""Failures that another strategy would meet as well, or that no strategy is to blame for."""
+
+
+def ensure_uv(step: Step, context: Context) -> str:
+    """The host's uv; ours is sent to a host that has none, or too old a one."""
+    tools = context.answers["tools"]
+    version = _numbers(tools["uv_version"])
+    if tools["uv"] and version is not None and version >= TOO_OLD:
+        return str(tools["uv"])
+    from uv import find_uv_bin
+
+    ours = Path(find_uv_bin())
+    agent, here = context.session.agent, _this_machine()
+    there = (agent["machine"], str(tools["libc"]).split("-")[0])
+    if there != here:
+        raise step.fail(
+            context,
+            "the host has no uv and ours does not run there",
+            f"it is {' '.join(there)}, this machine is {' '.join(here)}",
+            "install uv on the host: https://docs.astral.sh/uv/",
+        )
+    context.progress("sending uv")
+    path = f"{context.session.root}/tools/uv"
+    upload(context.session, ours, path, 0o755)
+    return path
+
+
+def _numbers(version: str | None) -> tuple[int, ...] | None:
+    parts = (version or "").split(".")[:2]
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+
+
+def _this_machine() -> tuple[str, str]:
+    return platform.machine(), platform.libc_ver(sys.executable)[0]
+
+
+@dataclass
+class Build:
+    """One build of one environment. `attempts` tells every strategy that was tried or passed
+    over, with its reason and what became of it."""
+
+    step: Step
+    context: Context
+    uv: str
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings = self.context.wanted.profile.build
+        self.key = self.context.release.environment_key
+        self.wish = environments.wish(self.settings, self.key)
+
+    def run(self) -> None:
+        """Fill the environment; raises `StagingFailed` with the first error of the last try."""
+        if self.wish.overrides:
+            self.context.session.call(
+                "files.write", path=self.wish.overrides_file, text=self.wish.overrides_text
+            )
+        source = self.settings.source
+        if not environments.is_git(source):
+            requirement = source.wheel or f"{source.distribution}=={source.release}"
+            steps = recipes.release(self.wish, self.uv, requirement)
+            kind = "wheel" if source.wheel else "release"
+            self._job(Choice(kind, True, environments.describe(source, None)), steps, {})
+            return
+        self._from_git()
+
+    # -- git ---------------------------------------------------------------------------------
+
+    def _from_git(self) -> None:
+        resolved = self.context.answers["source"]
+        origin = environments.origin(self.settings.source, resolved, self.settings.submodules)
+        if resolved.get("place"):
+            origin = replace(origin, repository=resolved["place"])
+        facts = self._facts(origin, resolved)
+        last: StagingFailed | None = None
+        for choice in strategies.choices(facts, self.settings.strategy):
+            if not choice.possible:
+                self._note(choice, "passed over")
+                continue
+            try:
+                self._job(choice, self._steps(choice, origin, facts), resolved)
+                return
+            except StagingFailed as error:
+                self._note(choice, error.thing)
+                last = error
+                if error.evidence.get("kind") in FINAL:
+                    break
+        if last is None:
+            why = "\n".join(f"{a['strategy']}: {a['reason']}" for a in self.attempts)
+            raise self.step.fail(
+                self.context,
+                "no strategy can build this",
+                why,
+                "change build.strategy, or mend what the reasons name",
+                {"attempts": self.attempts},
+            )
+        raise last
+
+    def _facts(self, origin: recipes.Origin, resolved: Mapping[str, Any]) -> SourceFacts:
+        """What the choice depends on; the repository is fetched only where nothing is kept."""
+        session, settings = self.context.session, self.settings
+        facts = SourceFacts(
+            commit=origin.commit,
+            kept=self._kept_key(resolved) is not None,
+            dirty=bool(resolved["dirty"]),
+            target=settings.target,
+            tools=self.context.answers["tools"],
+        )
+        if not origin.checkout:
+            self._fetch(origin)
+        known = session.call(
+            "environment.source_facts", repository=origin.repository, commit=origin.commit
+        )
+        facts = replace(
+            facts, merge_base=known["merge_base"], changed=known["changed"], tag=known["tag"]
+        )
+        wanted = settings.strategy == "precompiled" or (
+            settings.strategy == "auto" and not facts.kept
+        )
+        if wanted and settings.target == "cuda" and facts.merge_base:
+            urls = sources.precompiled_urls(
+                settings.precompiled_index, facts.merge_base, settings.torch_backend
+            )
+            found = session.call("environment.first_found", urls=urls)
+            facts = replace(facts, precompiled=found["url"], tried=found["tried"])
+        self.merge_base = facts.merge_base
+        return facts
+
+    def _fetch(self, origin: recipes.Origin) -> None:
+        label = {"key": self.key, "strategy": "fetch", "commit": origin.commit}
+        name = origin.repository.rsplit("/", 1)[-1].removesuffix(".git")
+        state = job.run(
+            self.context,
+            f"fetch-{name}-{origin.commit[:12]}",
+            recipes.fetch(origin),
+            stall=self.settings.stall,
+            limit=self.settings.limit,
+            label=label,
+        )
+        if state["state"] != "done":
+            raise self._failed(state)
+
+    def _kept_key(self, resolved: Mapping[str, Any]) -> str | None:
+        """A kept wheel of this source and these settings, compiled here before upstream's."""
+        kept = self.context.session.call("environment.wheels")
+        whole = {wheel["key"] for wheel in kept if wheel["whole"]}
+        keys = (self._wheel_key(name, resolved) for name in ("source", "precompiled"))
+        return next((key for key in keys if key in whole), None)
+
+    def _wheel_key(self, strategy: str, resolved: Mapping[str, Any]) -> str:
+        tools = self.context.answers["tools"]
+        return environments.wheel_key(self.settings, resolved["identity"], strategy, tools)
+
+    def _steps(
+        self, choice: Choice, origin: recipes.Origin, facts: SourceFacts
+    ) -> list[recipes.JobStep]:
+        resolved = self.context.answers["source"]
+        if choice.strategy == "reuse":
+            key = self._kept_key(resolved)
+            assert key is not None
+            return recipes.reuse(self.wish, self.uv, key)
+        if choice.strategy == "patch":
+            assert facts.merge_base and facts.tag
+            return recipes.patch(self.wish, self.uv, origin, facts.merge_base, facts.tag)
+        tools = self.context.answers["tools"]
+        env = strategies.compile_environment(self.settings.target, tools, self.settings.max_jobs)
+        if choice.strategy == "precompiled":
+            assert facts.merge_base
+            env |= {
+                "VLLM_USE_PRECOMPILED": "1",
+                "VLLM_PRECOMPILED_WHEEL_COMMIT": facts.merge_base,
+            }
+        record = {
+            "commit": origin.commit,
+            "identity": resolved["identity"],
+            "url": origin.url,
+            "ref": origin.ref,
+            "strategy": choice.strategy,
+            "merge_base": facts.merge_base,
+        }
+        key = self._wheel_key(choice.strategy, resolved)
+        log = f"@/jobs/{environments.job_id(self.key)}/log"
+        return recipes.build(self.wish, self.uv, origin, key, record, env, log)
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def _job(
+        self, choice: Choice, steps: Sequence[recipes.JobStep], resolved: Mapping[str, Any]
+    ) -> None:
+        self.context.log(f"strategy {choice.strategy}: {choice.reason}")
+        state = job.run(
+            self.context,
+            environments.job_id(self.key),
+            steps,
+            stall=self.settings.stall,
+            limit=self.settings.limit,
+            label={
+                "key": self.key,
+                "strategy": choice.strategy,
+                "reason": choice.reason,
+                "commit": resolved.get("commit"),
+                "merge_base": getattr(self, "merge_base", None),
+                "attempts": self.attempts,
+            },
+        )
+        if state["state"] != "done":
+            raise self._failed(state)
+
+    def _note(self, choice: Choice, outcome: str) -> None:
+        self.attempts.append(
+            {"strategy": choice.strategy, "reason": choice.reason, "outcome": outcome}
+        )
+        self.context.log(f"not by {choice.strategy}: {choice.reason} ({outcome})")
+
+    def _failed(self, state: Mapping[str, Any]) -> StagingFailed:
+        found = build_failures.explain(job.log(self.context.session, state["id"]))
+        kind, sentence, advice = found.kind, found.sentence, found.next
+        if state["state"] != "failed":
+            kind = str(state["state"])
+            sentence = str(state["why"]) or "its supervisor is gone, killed or by a restart"
+            advice = "run again: the work is taken up"
+        elif (state.get("rc") or 0) < 0:
+            kind = "killed"
+            sentence = f"its command was ended by signal {-state['rc']}"
+            advice = "run again: the work is taken up"
+        evidence = {
+            "kind": kind,
+            "job": state["id"],
+            "state": state["state"],
+            "phase": state.get("phase"),
+            "seconds": state.get("seconds"),
+            "log": state["log"],
+            "first_error": list(found.lines),
+            "attempts": self.attempts,
+        }
+        return StagingFailed(
+            self.context.wanted.host.name,
+            self.step.name,
+            f"{state.get('phase') or 'start'} {state['state']}: {sentence}",
+            "\n".join(found.lines),
+            f"{advice} (log: {state['log']})",
+            evidence,
+        )
+
+
+def already_built(context: Context) -> bool:
+    """Whether the environment's job is done and its records are whole: it only wants its seal."""
+    session, key = context.session, context.release.environment_key
+    state = session.call("jobs.state", id=environments.job_id(key))
+    if state["state"] != "done":
+        return False
+    try:
+        facts = session.call("environment.complete", environment=context.release.environment)
+    except RemoteError as error:
+        if error.kind != "no-environment":
+            raise
+        return False
+    return not completeness.record_problems(facts, environments.SHIM)
+
+
+def patched_commit(text: str) -> str:
+    """The commit that a patched release's record names."""
+    return str(json.loads(text)["commit"])

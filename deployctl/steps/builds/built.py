@@ -1,0 +1,33 @@
+"""What the built vLLM of a release knows, asked on its host, for the steps that depend on it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from deployctl.errors import RemoteError
+from deployctl.steps.interface import Context
+from deployctl.vllm.serving import knowledge as vllm_knowledge
+from deployctl.vllm.serving.knowledge import Knowledge
+
+
+def knowledge(context: Context) -> Knowledge:
+    """Read from the installed source; only the release's version where that cannot be read."""
+    release = context.wanted.profile.build.source.release
+    try:
+        answer: dict[str, Any] | None = context.session.call(
+            "modules.run",
+            source=vllm_knowledge.probe_source(),
+            function="know",
+            args={"environment": context.release.environment},
+            paths=["environment"],
+        )
+    except RemoteError as error:
+        context.log(f"what this vLLM knows could not be read: {error.message}")
+        answer = None
+    return vllm_knowledge.read(release, answer)
+
+
+def sha256(text: str) -> str:
+    """The digest under which evidence names a text."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,124 @@
+"""The names of environments and wheels, and what the recipes take from a profile. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.config.build import BuildSettings, SourceSettings
+from deployctl.steps.identity import digest
+from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.vllm.builds import recipes
+
+# How a build is carried out does not change what comes out of it.
+_NOT_BUILT: Any = {
+    "max_jobs": True,
+    "stall": True,
+    "limit": True,
+    "precompiled_index": True,
+    "source": {"upstream"},
+}
+# What makes a wheel, of the build settings; the rest makes the environment around it.
+_WHEEL = {"python", "target", "torch_backend", "wheels", "base", "env", "submodules"}
+SHIM = "deployctl"
+"""The installer's name of a dist-info that only lends the name `vllm`."""
+
+
+def environment_key(wanted: Deployment, answers: Answers) -> str:
+    """The name of the wanted environment, from everything that makes it. Pure; `Unanswered`
+    where a moving ref could not be resolved, or the host's GPUs are not known."""
+    build = wanted.profile.build
+    identity: dict[str, Any] = build.model_dump(exclude=_NOT_BUILT)
+    if build.source.release is None:
+        identity["resolved"] = answers["source"]["identity"]
+        if is_git(build.source) and build.target == "cuda":
+            identity["capabilities"] = capabilities(answers["tools"])
+    return digest(identity, 16)
+
+
+def capabilities(tools: Mapping[str, Any]) -> list[str]:
+    """The compute capabilities to build for; `Unanswered` where the driver does not say."""
+    found = tools.get("capabilities")
+    if found is None:
+        raise Unanswered("tools: a GPU driver is there and does not tell the compute capability")
+    return list(found)
+
+
+def wheel_key(build: BuildSettings, identity: str, strategy: str, tools: Mapping[str, Any]) -> str:
+    """The name of a built wheel: commit, Python, torch, CUDA, architectures, settings."""
+    return digest(
+        {
+            "source": identity,
+            "settings": build.model_dump(include=_WHEEL),
+            "binaries": strategy if strategy == "precompiled" else "source",
+            "machine": tools.get("machine"),
+            "libc": tools.get("libc"),
+            "nvcc": tools.get("nvcc_version") if build.target == "cuda" else None,
+            "capabilities": tools.get("capabilities") if build.target == "cuda" else None,
+        },
+        16,
+    )
+
+
+def is_git(source: SourceSettings) -> bool:
+    """Whether a source is built from a repository rather than installed as it is."""
+    return source.pr is not None or source.ref is not None or source.path is not None
+
+
+def describe(source: SourceSettings, resolved: Mapping[str, Any] | None) -> str:
+    """A source as people name it."""
+    if source.release is not None:
+        return f"{source.distribution} {source.release}"
+    if source.wheel is not None:
+        return f"wheel {source.wheel}"
+    at = f" at {resolved['commit'][:12]}" if resolved and resolved.get("commit") else ""
+    if source.pr is not None:
+        return f"pull request {source.pr}{at}"
+    return f"{source.ref or source.path}{at}"
+
+
+def job_id(key: str) -> str:
+    """The one job that may fill an environment: whoever asks for the same one attaches to it."""
+    return f"build-{key}"
+
+
+def repository(url: str) -> str:
+    """Where a repository is kept on the host; builds share what was fetched."""
+    return f"@/sources/{digest(url)}.git"
+
+
+def origin(source: SourceSettings, resolved: Mapping[str, Any], submodules: bool) -> recipes.Origin:
+    """The git source as the recipes take it."""
+    if source.path is not None:
+        return recipes.Origin(resolved["commit"], source.path, checkout=True)
+    return recipes.Origin(
+        commit=resolved["commit"],
+        repository=repository(source.url),
+        url=source.url,
+        ref=resolved["ref"] or "",
+        upstream=source.url if source.pr is not None else source.upstream,
+        submodules=submodules,
+    )
+
+
+def sealed(answers: Answers, key: str) -> dict[str, Any] | None:
+    """The seal of an environment; None where it is not there or was never proven whole."""
+    seal: dict[str, Any] | None = answers["releases"]["environments"].get(key)
+    return seal
+
+
+def wish(build: BuildSettings, key: str) -> recipes.Wish:
+    """The build settings as the recipes take them."""
+    return recipes.Wish(
+        key=key,
+        python=build.python,
+        target=build.target,
+        distribution=build.source.distribution,
+        torch_backend=build.torch_backend,
+        wheels=tuple(build.wheels),
+        overrides=tuple(build.overrides),
+        extra=tuple(build.extra),
+        env=dict(build.env),
+        compile_bytecode=build.compile_bytecode,
+        base=build.base,
+    )

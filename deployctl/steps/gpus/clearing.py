@@ -1,0 +1,141 @@
+"""What cleaning would change, what forbids it, and how its findings are told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from deployctl.steps.gpus import gpu_reset, profile_gpus
+from deployctl.steps.gpus.holders import Process
+from deployctl.steps.gpus.ownership import Verdict
+from deployctl.steps.gpus.profile_gpus import Gpu
+from deployctl.steps.gpus.scene import Scene, in_words, tell
+from deployctl.steps.interface import Answers, Change, Deployment, Evidence
+
+
+def alive(unit: Mapping[str, Any]) -> bool:
+    """Whether anything of the unit runs, be it only what a dead server left."""
+    return unit["state"] in ("starting", "running") or bool(unit["members"])
+
+
+def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]:
+    """Why cleaning cannot lead to free GPUs, known before anything is touched."""
+    scope = wanted.option("clean", "scope", wanted.profile.clean.scope)
+    if scope not in ("ours", "container", "gpu"):
+        yield f"no such scope: {scope}; choose ours, container or gpu"
+    if scope == "container" and wanted.host.node is None:
+        yield "scope container needs a host that is a container with its node named"
+    if scope == "gpu" and any(gpu["mig"] for gpu in now.gpus):
+        yield "scope gpu would stop others' work on other MIG instances of the same GPU"
+    for verdict in now.selection.frozen:
+        yield (
+            f"{in_words(verdict)} is frozen and takes no signal: "
+            f"thaw its container first (lxc-unfreeze, pct resume), then run again"
+        )
+    yield from _held_by_others(wanted, now)
+    if wanted.option("clean", "reset"):
+        leaving = frozenset(v.process.pid for v in now.selection.stop)
+        reason = gpu_reset.refusal(wanted, answers, now, leaving)
+        if reason is not None:
+            yield f"GPU reset refused: {reason}"
+
+
+def whole_gpus(now: Scene) -> list[Gpu]:
+    """The profile's GPUs whose memory tells whether it is free: that of a GPU divided by MIG is
+    the sum of all its instances, which do not share it."""
+    return [gpu for gpu in now.gpus if not gpu["mig"]]
+
+
+def _held_by_others(wanted: Deployment, now: Scene) -> Iterator[str]:
+    limit = wanted.profile.clean.free_below_mib
+    for gpu in whole_gpus(now):
+        others = [
+            v
+            for v in now.selection.spared
+            if v.process.gpus == frozenset((gpu["uuid"],)) and v.process.memory is not None
+        ]
+        held = sum(v.process.memory or 0 for v in others)
+        if held >= limit:
+            yield (
+                f"GPU {gpu['index']}: {held} MiB stay held by "
+                f"{'; '.join(in_words(v) for v in others)}: stop it, widen --scope, "
+                f"or raise clean.free_below_mib ({limit})"
+            )
+
+
+def changes(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[Change]:
+    """The unit and every process that is stopped, one by one."""
+    unit = answers["unit"]
+    if alive(unit):
+        what = f"pid {unit['pid']}, {len(unit['members'])} processes, stopped"
+        yield Change(f"unit {wanted.profile.name}", unit["release"], "stopped", what)
+    for verdict in now.selection.stop:
+        if verdict.process.pid not in now.unit_pids:
+            yield Change(
+                f"process {verdict.process.pid}", in_words(verdict), "stopped", verdict.why
+            )
+    if wanted.option("clean", "reset"):
+        for gpu in now.gpus:
+            yield Change(f"GPU {gpu['index']}", gpu["uuid"], "reset", "asked for by --reset")
+
+
+def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
+    """What was found before anything is stopped."""
+    return {
+        "gpu": profile_gpus.words(answers),
+        "scope": wanted.option("clean", "scope", wanted.profile.clean.scope),
+        "holders": [tell(verdict) for verdict in now.holders()],
+        "stopped": [],
+        "memory_before": now.memory(),
+        "memory_after": None,
+        "unknown": list(now.blind),
+    }
+
+
+def device_only(verdict: Verdict) -> bool:
+    """Whether the GPU is what a process is stopped for, so that letting go of it spares it."""
+    return verdict.proof != "record" and bool(verdict.process.devices)
+
+
+def starters(stopped: Sequence[Verdict], now: Scene) -> list[str]:
+    """What may start the stopped ones anew: a living parent that is not itself stopped, or a
+    systemd service."""
+    gone = {verdict.process.pid for verdict in stopped}
+    living = {v.process.pid: v.process for v in now.verdicts if not v.process.zombie}
+    found = []
+    for verdict in stopped:
+        process = verdict.process
+        if process.service:
+            found.append(f"service {process.service}")
+        parent = living.get(process.parent)
+        if parent is not None and parent.pid not in gone and not _is_init(parent):
+            found.append(f"PID {parent.pid} {parent.name!r}")
+    return sorted(set(found))
+
+
+def _is_init(process: Process) -> bool:
+    """The first process of a machine or container: it adopts orphans, and started none of them."""
+    return 1 in (process.pid, *process.inner_pids[-1:])
+
+
+def held_by(wanted: Deployment, now: Scene, uuid: str, amount: int | None) -> str:
+    """Whose the memory is that is still in use on a GPU."""
+    told = "an unknown amount of memory" if amount is None else f"{amount} MiB"
+    holders = now.on(uuid)
+    if holders:
+        return f"{told} held by {'; '.join(in_words(verdict) for verdict in holders)}"
+    if now.blind:
+        return f"{told} held by somebody who cannot be seen: {now.blind[0]}"
+    if now.contained and wanted.host.node is None:
+        return f"{told} held by nobody visible from here: look on the node"
+    return f"{told} held by nobody visible: the driver keeps it, see deployctl clean --reset"
+
+
+def where_stuck(row: Mapping[str, Any]) -> str:
+    """Where in the kernel a process hangs that survives SIGKILL."""
+    threads = row.get("stuck") or ()
+    places = [
+        f"{thread['state']} in {' < '.join(thread['stack']) or thread['channel'] or 'unknown'}"
+        for thread in threads
+    ]
+    return f"PID {row['pid']}: {'; '.join(places) or 'where is not told'}"

@@ -1,0 +1,142 @@
+"""Who is on the host and whose it is: the agents' answers as verdicts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from deployctl.steps.builds.environments import environment_key, job_id
+from deployctl.steps.gpus import profile_gpus
+from deployctl.steps.gpus.holders import Process, join, pid_in
+from deployctl.steps.gpus.ownership import Mine, Selection, Verdict, judge, select
+from deployctl.steps.gpus.profile_gpus import Gpu
+from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
+from deployctl.vllm.serving.titles import LOOK_FOR
+
+HOLDERS = "holders"
+INSIDE = "holders.inside"
+
+
+def questions(wanted: Deployment) -> tuple[Question, ...]:
+    """What must be known to say who is on the host and whose it is."""
+    look = {"patterns": list(LOOK_FOR)}
+    asked = [
+        Question("unit", "units.state", {"name": wanted.profile.name}),
+        Question("releases", "releases.state", {"profile": wanted.profile.name}),
+        Question(HOLDERS, "gpu.holders", look, where="node"),
+        *profile_gpus.questions(wanted),
+    ]
+    if wanted.host.node is not None:
+        asked.append(Question(INSIDE, "gpu.holders", look))
+    return tuple(asked)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Verdicts on everybody seen, what the scope stops, and what could not be seen."""
+
+    gpus: tuple[Gpu, ...]
+    verdicts: tuple[Verdict, ...]
+    selection: Selection
+    mine: Mine
+    blind: tuple[str, ...]
+    contained: str | None = None
+    """What kind of container the agent that looked runs in."""
+
+    @property
+    def unit_pids(self) -> set[int]:
+        """PIDs of the unit, as the machine that looked numbers them."""
+        return {
+            v.process.pid
+            for v in self.verdicts
+            if (pid_in(v.process, self.mine.namespace), v.process.start) in self.mine.unit
+        }
+
+    def holders(self) -> list[Verdict]:
+        """Those worth telling: who holds a GPU, and vLLM's processes."""
+        return [v for v in self.verdicts if _telling(v.process)]
+
+    def on(self, uuid: str) -> list[Verdict]:
+        """Living holders of one GPU."""
+        return [v for v in self.verdicts if not v.process.zombie and uuid in (v.process.gpus or ())]
+
+    def memory(self) -> dict[str, int | None]:
+        """Memory in use of the profile's GPUs in MiB, by index."""
+        return {str(gpu["index"]): gpu["memory_used"] for gpu in self.gpus}
+
+
+def _telling(process: Process) -> bool:
+    return bool(process.devices or process.memory is not None or process.gpus or process.part)
+
+
+def scene(wanted: Deployment, answers: Answers) -> Scene:
+    """The scene of these answers; raises `Unanswered` where whose the GPUs are is not known."""
+    look = answers[HOLDERS]
+    inside = answers[INSIDE] if wanted.host.node is not None else None
+    if inside is not None and inside["namespace"] not in look["namespaces"]:
+        raise Unanswered(f"the node sees no process of {wanted.host.name}: it does not run there")
+    gpus = tuple(profile_gpus.profile_gpus(wanted, answers))
+    unit = answers["unit"]
+    environments = _environments(wanted, answers)
+    mine = Mine(
+        profile=wanted.profile.name,
+        unit=frozenset((m["pid"], m["start"]) for m in unit["members"]),
+        environments=environments,
+        jobs=frozenset(job_id(key) for key in environments),
+        namespace=(inside or look)["namespace"],
+        container=wanted.host.node is not None,
+        gpus=frozenset(gpu["uuid"] for gpu in gpus),
+        system=tuple(wanted.profile.clean.system),
+    )
+    verdicts = tuple(judge(join(look, answers["gpus"], inside), mine))
+    scope = wanted.option("clean", "scope", wanted.profile.clean.scope)
+    selection = select(verdicts, mine, scope)
+    return Scene(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
+
+
+def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:
+    """Those of the profile's releases, and the wanted one where it is known."""
+    releases = answers.get("releases") or {}
+    found = set()
+    with suppress(Unanswered):
+        found.add(environment_key(wanted, answers))
+    for manifest in (releases.get("releases") or {}).values():
+        key = ((manifest or {}).get("identity") or {}).get("environment")
+        if key:
+            found.add(str(key))
+    return frozenset(found)
+
+
+def _blind(answers: Answers) -> Iterator[str]:
+    """What was not seen; empty where no driver is loaded, for then nobody holds a GPU."""
+    look, state = answers[HOLDERS], answers["gpus"]
+    if not look["devices"] and not state["present"]:
+        return
+    if look["hidden"]:
+        yield look["hidden"]
+    if look["unreadable_count"]:
+        named = _names(look["unreadable"], look["unreadable_count"])
+        yield f"what these hold cannot be read: {named}"
+    if state["apps_unknown"]:
+        yield f"compute processes are not known: {state['apps_unknown']}"
+
+
+def _names(unreadable: Sequence[dict[str, Any]], count: int) -> str:
+    shown = [f"{p['pid']} {p['comm']} ({', '.join(p['unreadable'])})" for p in unreadable[:5]]
+    return ", ".join(shown) + (f" and {count - 5} more" if count > 5 else "")
+
+
+def tell(verdict: Verdict) -> dict[str, Any]:
+    """One holder as evidence."""
+    return {**verdict.process.describe(), "verdict": verdict.word, "why": verdict.why}
+
+
+def in_words(verdict: Verdict) -> str:
+    """One holder in a few words for people."""
+    process = verdict.process
+    facts = [verdict.word, *([process.container] if process.container else [])]
+    facts += [f"GPU {index}" for index in process.indices]
+    facts += [] if process.memory is None else [f"{process.memory} MiB"]
+    return f"PID {process.pid} {process.name!r} ({', '.join(facts)})"

@@ -1,0 +1,1 @@
+"""What the gates share: asking what serves, and explaining a bad result."""

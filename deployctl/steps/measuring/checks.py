@@ -1,0 +1,119 @@
+"""The gates apart from a deployment: on any OpenAI-compatible server, or on what it left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from deployctl.config.checks import AcceptanceSettings, SmokeSettings
+from deployctl.errors import (
+    AcceptanceFailed,
+    SmokeFailed,
+    StepError,
+    Undecided,
+    UsageError,
+)
+from deployctl.steps import acceptance, smoke
+from deployctl.steps.interface import Evidence
+from deployctl.vllm.acceptance import acceptance_log, evidence, metrics
+from deployctl.vllm.acceptance.counts import NOTHING
+from deployctl.vllm.acceptance.judgement import Judgement, judge
+from deployctl.vllm.acceptance.measurement import Progress, measure
+from deployctl.vllm.asking import smoke_run
+from deployctl.vllm.asking.client import Client, RequestFailed
+
+
+def served_model(client: Client, name: str | None) -> str:
+    """The model to ask for: `name`, or the only one that is served; raises `UsageError`."""
+    if name is not None:
+        return name
+    try:
+        names = client.models()
+    except RequestFailed as error:
+        raise UsageError(
+            f"{client.base_url} does not list its models: {error}",
+            next="name the model with --model, or look whether a server listens there",
+        ) from error
+    if len(names) != 1:
+        raise UsageError(
+            f"{client.base_url} serves {', '.join(names) or 'no model'}",
+            next="name one of them with --model",
+        )
+    return names[0]
+
+
+def smoke_of(
+    client: Client, model: str, settings: SmokeSettings, told: Callable[[str, str], None]
+) -> Evidence:
+    """The smoke check of a server."""
+    return smoke_run.run(client, smoke.asked(settings, model), told)
+
+
+def acceptance_of(
+    client: Client, model: str, settings: AcceptanceSettings, progress: Progress
+) -> Evidence:
+    """The acceptance check of a server."""
+    protocol = acceptance.make_protocol(settings, model, acceptance.gate_of(settings))
+    return acceptance.evidence_of(measure(client, protocol, progress), protocol, settings)
+
+
+def acceptance_from_log(path: Path, settings: AcceptanceSettings) -> Evidence:
+    """Acceptance from a server's log: all windows that drafted, pooled."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            found = acceptance_log.pool(acceptance_log.windows(lines))
+    except OSError as error:
+        raise UsageError(f"the log cannot be read: {error}") from error
+    gate = acceptance.gate_of(settings)
+    judgement = judge(found.counts, (), gate, length=found.length)
+    made = evidence.acceptance("log", found.counts, judgement, gate, found.length, found.positions)
+    return {**made, "windows": found.windows, "idle_windows": found.idle}
+
+
+def acceptance_from_metrics(before: Path, after: Path, settings: AcceptanceSettings) -> Evidence:
+    """Acceptance from two readings of /metrics of one server."""
+    gate = acceptance.gate_of(settings)
+    counts = NOTHING
+    try:
+        readings = [metrics.parse(path.read_text("utf-8")) for path in (before, after)]
+        counted = metrics.difference(*readings)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the metrics cannot be read: {error}") from error
+    except metrics.Unreadable as error:
+        raise UsageError(f"{before} and {after}: {error}") from error
+    except metrics.Restarted as error:
+        judgement = Judgement("unknown", (str(error),))
+    else:
+        if counted.spec is None:
+            judgement = Judgement("unknown", ("the server does not speculate",))
+        else:
+            counts = counted.spec
+            judgement = judge(counts, (), gate)
+    return evidence.acceptance("metrics", counts, judgement, gate)
+
+
+def acceptance_failure(place: str, found: Evidence) -> StepError | None:
+    """The failure that a verdict means; None for a pass."""
+    verdict, said = found["verdict"], "; ".join(found["reasons"])
+    if verdict == "pass":
+        return None
+    if verdict == "fail":
+        return AcceptanceFailed(place, "acceptance", said, evidence=found)
+    return Undecided(place, "acceptance", f"{verdict}: {said}", evidence=found)
+
+
+def smoke_failure(place: str, found: Evidence) -> StepError | None:
+    """The failure that a smoke verdict means; None for a pass."""
+    verdict = found["verdict"]
+    if verdict == "pass":
+        return None
+    return SmokeFailed(place, "smoke", f"{verdict}: {smoke.problem(found)}", evidence=found)
+
+
+def bench_failure(place: str, found: Evidence) -> StepError | None:
+    """The failure of a bench in which requests failed; None where all were answered."""
+    for level in [*found["levels"], *(found["plain"] or ())]:
+        if level["failed"]:
+            said = f"requests failed: {level['failures'][0]}"
+            return SmokeFailed(place, "bench", said, evidence=found)
+    return None

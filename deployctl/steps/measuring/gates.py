@@ -1,0 +1,83 @@
+"""What both gates share: when an earlier result still holds, and a client of the served port."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployctl.config.profile import Profile
+from deployctl.steps.identity import digest
+from deployctl.steps.interface import (
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Unanswered,
+)
+from deployctl.steps.release import release_paths
+from deployctl.vllm.asking.client import Client
+
+ASKED = "asked"
+"""The evidence's key for the digest of what was asked, so that another wish is measured anew."""
+
+
+def gate_questions(wanted: Deployment) -> list[Question]:
+    """Which release serves, what it has proven, and whether it still runs."""
+    name = wanted.profile.name
+    return [
+        Question("releases", "releases.state", {"profile": name}),
+        Question("unit", "units.state", {"name": name}),
+    ]
+
+
+def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Plan:
+    """Unchanged where the wanted release serves and has passed this very gate; else check."""
+    if wanted.check_gates:
+        return Plan("check", reason="asked for")
+    try:
+        release = release_paths(wanted, answers).release
+        releases, unit = answers["releases"], answers["unit"]
+    except Unanswered as error:
+        return Plan("check", reason=str(error))
+    if unit["state"] != "running" or unit.get("release") != release:
+        return Plan("check", reason="the wanted release does not run")
+    manifest = releases["releases"].get(release) or {}
+    evidence: Evidence = (manifest.get("evidence") or {}).get(gate) or {}
+    if evidence.get("verdict") != "pass":
+        return Plan("check", reason=f"the release has not passed {gate}")
+    if evidence.get(ASKED) != asked:
+        return Plan("check", reason=f"the profile's {gate} changed")
+    last = last_verdict(gate, release, asked, releases["ledger"])
+    if last not in (None, "pass"):
+        return Plan("check", reason=f"the last verdict of {gate} was: {last}")
+    return Plan("unchanged", reason=f"passed {gate} before", evidence=evidence)
+
+
+def last_verdict(
+    gate: str, release: str, asked: str, ledger: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """The newest verdict on this release about this very question (oldest entry first)."""
+    for entry in reversed(ledger):
+        said = (entry.get("verdicts") or {}).get(gate)
+        if entry.get("release") == release and said and said.get("asked") == asked:
+            return str(said.get("verdict"))
+    return None
+
+
+def asked_digest(settings: Any) -> str:
+    """A digest of a gate's settings."""
+    return digest(settings.model_dump(mode="json"))
+
+
+def api_key(profile: Profile) -> str | None:
+    """The key that requests carry: from the variable that the profile names."""
+    secret = profile.serve.api_key
+    return None if secret is None else os.environ.get(secret.env)
+
+
+def open_client(context: Context) -> Client:
+    """A client of the served port, through a tunnel where one is needed."""
+    return Client(context.base_url(), api_key(context.wanted.profile))

@@ -1,0 +1,1 @@
+"""Where models lie, and how they come to a host."""

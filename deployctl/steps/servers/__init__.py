@@ -1,0 +1,1 @@
+"""A server as the profile wants it, followed until it answers."""

@@ -1,0 +1,141 @@
+"""The server that a profile wants, as vLLM's own settings; what can be known against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deployctl.config.serve import SecretSettings
+from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.steps.models import sources
+from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
+from deployctl.vllm.drafters.drafter_shape import shape
+from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend
+from deployctl.vllm.serving.fit import DEFIES, Loads, fit
+from deployctl.vllm.serving.knowledge import Knowledge, read
+
+SHARED_MEMORY = 256 << 20
+"""Bytes of /dev/shm below which NCCL fails between GPUs (a container's default is 64 MiB)."""
+
+
+def serve_settings(
+    wanted: Deployment, program: str, model: str, drafter: str | None, knowledge: Knowledge
+) -> Serve:
+    """The wanted server, with these absolute paths, for this vLLM."""
+    profile = wanted.profile
+    serve, drafting = profile.serve, profile.drafter
+    speculation = None
+    if drafting is not None:
+        speculation = Speculation(
+            drafting.method, drafting.num_speculative_tokens, drafter, drafting.speculative
+        )
+    settings = Serve(
+        program=program,
+        model=model,
+        served_name=profile.model.served_name,
+        host=serve.host,
+        port=serve.port,
+        tensor_parallel_size=serve.tensor_parallel_size,
+        max_model_len=serve.max_model_len,
+        gpu_memory_utilization=serve.gpu_memory_utilization,
+        dtype=serve.dtype,
+        kv_cache_dtype=serve.kv_cache_dtype,
+        attention_backend=serve.attention_backend,
+        args=serve.args,
+        speculation=speculation,
+    )
+    return with_backend(settings, knowledge, profile.build.target)
+
+
+def secrets(wanted: Deployment) -> dict[str, SecretSettings]:
+    """The server's secret variables by their name there."""
+    serve = wanted.profile.serve
+    named = dict(serve.secrets)
+    if serve.api_key is not None:
+        named["VLLM_API_KEY"] = serve.api_key
+    return named
+
+
+def objections(wanted: Deployment, answers: Answers) -> list[str]:
+    """Everything already known to make the wanted server fail or draft wrongly, in sentences."""
+    profile = wanted.profile
+    knowledge = read(profile.build.source.release)
+    model = sources.source(wanted, "drafter")
+    place = "drafter" if model is not None else None
+    settings = serve_settings(wanted, "vllm", "model", place, knowledge)
+    return [
+        *problems(settings, knowledge, profile.build.target),
+        *_runner(wanted, answers),
+        *_memory(wanted, answers),
+        *_shared_memory(wanted, answers),
+    ]
+
+
+def _runner(wanted: Deployment, answers: Answers) -> Iterator[str]:
+    """The V1 model runner cannot run a drafter with both kinds of attention."""
+    drafting = wanted.profile.drafter
+    if drafting is None or drafting.method != "dflash":
+        return
+    if wanted.profile.serve.env.get("VLLM_USE_V2_MODEL_RUNNER") != "0":
+        return
+    try:
+        config = desired(sources.config_text(wanted, answers, "drafter"), drafting.config)
+    except (Unanswered, DrafterConfigError):
+        return
+    if shape(config.config).mixed:
+        yield (
+            "VLLM_USE_V2_MODEL_RUNNER=0 in serve.env breaks a drafter that mixes sliding and full "
+            "attention"
+        )
+
+
+def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
+    serve = wanted.profile.serve
+    state = answers.get("gpus")
+    if wanted.profile.build.target != "cuda" or not state or not state["gpus"]:
+        return
+    if any(option.replace("_", "-") in DEFIES for option in serve.args):
+        return
+    rows = [g for g in state["gpus"] if serve.gpus is None or g["index"] in serve.gpus]
+    totals = [g["memory_total"] for g in rows if g.get("memory_total") is not None]
+    parallel = serve.tensor_parallel_size * int(str(serve.args.get("pipeline-parallel-size", 1)))
+    if serve.gpus is not None and len(rows) < parallel:
+        yield f"{parallel} GPUs are wanted, {len(rows)} of those named are there"
+        return
+    loads = _loads(wanted, answers)
+    if not totals or loads is None:
+        return
+    bound = fit(
+        loads,
+        sorted(totals)[-parallel:],
+        parallel=parallel,
+        utilization=serve.gpu_memory_utilization,
+        tokens=serve.max_model_len,
+        cache_type=serve.kv_cache_dtype,
+    )
+    if bound.too_big:
+        yield bound.sentence()
+
+
+def _loads(wanted: Deployment, answers: Answers) -> Loads | None:
+    """What will be loaded; None where a model is not there to be measured yet."""
+    try:
+        target = sources.config(wanted, answers, "model")
+        if sources.source(wanted, "drafter") is None:
+            return Loads(sources.weight_bytes(answers, "model"), target)
+        return Loads(
+            sources.weight_bytes(answers, "model"),
+            target,
+            sources.weight_bytes(answers, "drafter"),
+            sources.config(wanted, answers, "drafter"),
+        )
+    except Unanswered:
+        return None
+
+
+def _shared_memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
+    there = answers.get("launch.shm")
+    if wanted.profile.serve.tensor_parallel_size > 1 and there and there["free"] < SHARED_MEMORY:
+        yield (
+            f"/dev/shm has {there['free'] >> 20} MiB free, several GPUs need "
+            f"{SHARED_MEMORY >> 20} MiB: give the container a larger one"
+        )

@@ -1,0 +1,1 @@
+"""From counters and log lines to a verdict with its uncertainty. Pure."""

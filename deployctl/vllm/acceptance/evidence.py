@@ -1,0 +1,76 @@
+"""Acceptance as the evidence of a report: one shape, whichever way it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from deployctl.vllm.acceptance.counts import (
+    Counts,
+    acceptance_rate,
+    conditional_rates,
+    mean_acceptance_length,
+    per_position_rates,
+)
+from deployctl.vllm.acceptance.interval import Interval
+from deployctl.vllm.acceptance.judgement import Gate, Judgement
+
+Source = Literal["metrics", "requests", "log"]
+"""Where counts come from: /metrics, the server's own count for each request, or its log."""
+
+
+def acceptance(
+    source: Source,
+    counts: Counts,
+    judgement: Judgement,
+    gate: Gate,
+    length: float | None = None,
+    positions: Sequence[float | None] | None = None,
+) -> dict[str, Any]:
+    """The evidence of an acceptance check; what is not known is None.
+
+    `length` and `positions` replace what follows from the counts where a log prints them and
+    does not tell the drafts.
+    """
+    rates = per_position_rates(counts) if positions is None else list(positions)
+    return {
+        "source": source,
+        "drafts": counts.drafts,
+        "draft_tokens": counts.draft_tokens,
+        "accepted_tokens": counts.accepted_tokens,
+        "mean_acceptance_length": mean_acceptance_length(counts) if length is None else length,
+        "acceptance_rate": acceptance_rate(counts),
+        "per_position": rates,
+        "conditional": conditional_rates(rates),
+        "interval": interval(judgement.interval),
+        "verdict": judgement.verdict,
+        "reasons": list(judgement.reasons),
+        "gate": conditions(gate),
+    }
+
+
+def interval(found: Interval | None) -> dict[str, Any] | None:
+    """An interval as data: from low to high, at a confidence from 0 to 1."""
+    if found is None:
+        return None
+    return {
+        "low": found.low,
+        "high": found.high,
+        "confidence": found.confidence,
+        "samples": found.samples,
+        "method": "bootstrap over requests",
+    }
+
+
+def conditions(gate: Gate) -> dict[str, Any]:
+    """A gate as data, with the floor that follows from it."""
+    return {
+        "min_length": gate.min_length,
+        "min_rate": gate.min_rate,
+        "min_per_position": list(gate.min_per_position),
+        "min_drafts": gate.min_drafts,
+        "confidence": gate.confidence,
+        "tolerance": gate.tolerance,
+        "last_good": gate.last_good,
+        "floor": gate.length_floor,
+    }

@@ -1,0 +1,153 @@
+"""A verdict on a drafter from what was counted: pure, and with its uncertainty.
+
+pass: every condition of the gate holds · fail: one is broken · undecided: an interval spans its
+floor · no-data: nothing was drafted · too-few-drafts: less than the gate asks for · unknown: the
+counts cannot be trusted, and the reason says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from deployctl.vllm.acceptance.counts import (
+    Counts,
+    acceptance_rate,
+    mean_acceptance_length,
+    per_position_rates,
+)
+from deployctl.vllm.acceptance.interval import Interval, Ratio, ratio_interval
+
+Verdict = Literal["pass", "fail", "undecided", "no-data", "too-few-drafts", "unknown"]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What acceptance must reach; an absent floor is not checked.
+
+    `last_good` is the mean acceptance length of the last good release on the same prompts, and
+    `tolerance` how far below it is still accepted.
+    """
+
+    min_length: float | None = None
+    min_rate: float | None = None
+    min_per_position: tuple[float, ...] = ()
+    min_drafts: int = 1
+    confidence: float = 0.95
+    tolerance: float | None = None
+    last_good: float | None = None
+
+    @property
+    def length_floor(self) -> float | None:
+        """The floor of the mean acceptance length: the higher of the two ways to set one."""
+        floors = [] if self.min_length is None else [self.min_length]
+        if self.tolerance is not None and self.last_good is not None:
+            floors.append(max(1.0, self.last_good - self.tolerance))
+        return max(floors, default=None)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict, a sentence for each reason, and the interval of the mean acceptance length."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One floor: what it is on, the value pooled over all requests, and each request's share."""
+
+    what: str
+    floor: float
+    value: float | None
+    ratios: tuple[Ratio, ...]
+    offset: float = 0.0
+
+
+def judge(
+    counts: Counts,
+    samples: Sequence[Counts],
+    gate: Gate,
+    seed: int = 0,
+    confidence: float | None = None,
+    length: float | None = None,
+) -> Judgement:
+    """Judge pooled counts.
+
+    `samples` are the counts of single requests; without any (a log, two readings of /metrics)
+    there is no interval and the pooled values decide alone. `confidence` replaces the gate's
+    (early looks ask for more). `length` is the mean acceptance length where a log prints it and
+    does not tell the drafts.
+    """
+    confidence = gate.confidence if confidence is None else confidence
+    length = mean_acceptance_length(counts) if length is None else length
+    if counts.drafts == 0 or length is None:
+        return Judgement("no-data", ("no traffic measured: nothing was drafted",))
+    interval = ratio_interval(_length_ratios(samples), confidence, seed, 1.0)
+    if counts.drafts is not None and counts.drafts < gate.min_drafts:
+        few = f"{counts.drafts} drafts are too few: the gate asks for {gate.min_drafts}"
+        return Judgement("too-few-drafts", (few,), interval)
+    judged = [
+        _against_floor(condition, bool(samples), confidence, seed)
+        for condition in _conditions(counts, samples, gate, length)
+    ]
+    for verdict in ("fail", "undecided"):
+        reasons = tuple(reason for found, reason in judged if found == verdict)
+        if reasons:
+            return Judgement(verdict, reasons, interval)
+    return Judgement("pass", _passed(judged, length), interval)
+
+
+def _passed(judged: Sequence[tuple[Verdict, str]], length: float) -> tuple[str, ...]:
+    if judged:
+        return tuple(reason for _, reason in judged)
+    return (f"mean acceptance length {length:.2f}; no floor is set",)
+
+
+def _conditions(
+    counts: Counts, samples: Sequence[Counts], gate: Gate, length: float
+) -> Iterator[Condition]:
+    floor = gate.length_floor
+    if floor is not None:
+        ratios = _length_ratios(samples)
+        yield Condition("mean acceptance length", floor, length, ratios, 1.0)
+    if gate.min_rate is not None:
+        ratios = tuple((one.accepted_tokens, one.draft_tokens) for one in samples)
+        yield Condition("acceptance rate", gate.min_rate, acceptance_rate(counts), ratios)
+    rates = per_position_rates(counts)
+    for position, minimum in enumerate(gate.min_per_position):
+        rate = rates[position] if position < len(rates) else None
+        ratios = tuple((_accepted_at(one, position), one.drafts or 0) for one in samples)
+        yield Condition(f"acceptance at position {position}", minimum, rate, ratios)
+
+
+def _against_floor(
+    condition: Condition, sampled: bool, confidence: float, seed: int
+) -> tuple[Verdict, str]:
+    if condition.value is None:
+        return "undecided", f"{condition.what} is unknown: nothing was drafted there"
+    said = f"{condition.what} {condition.value:.3g}"
+    floor = f"the floor of {condition.floor:g}"
+    interval = ratio_interval(condition.ratios, confidence, seed, condition.offset)
+    if interval is None and sampled:
+        return "undecided", f"{said} comes from a single request, which gives no interval"
+    low = high = condition.value
+    if interval is not None:
+        low, high = interval.low, interval.high
+        said += f" ({low:.3g} to {high:.3g} at {confidence:.4g} confidence)"
+    if high < condition.floor:
+        return "fail", f"{said} is below {floor}"
+    if low < condition.floor:
+        return "undecided", f"{said} spans {floor}"
+    return "pass", f"{said} is above {floor}" if low > condition.floor else f"{said} is at {floor}"
+
+
+def _length_ratios(samples: Sequence[Counts]) -> tuple[Ratio, ...]:
+    return tuple((one.accepted_tokens, one.drafts or 0) for one in samples)
+
+
+def _accepted_at(counts: Counts, position: int) -> int:
+    return counts.per_position[position] if position < len(counts.per_position) else 0

@@ -1,0 +1,179 @@
+"""Acceptance of a running server: counters before and after each of our own requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployctl.vllm.acceptance import sequential
+from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
+from deployctl.vllm.acceptance.evidence import Source
+from deployctl.vllm.acceptance.judgement import Gate, Judgement, judge
+from deployctl.vllm.acceptance.metrics import Counters, Restarted, Unreadable, difference, parse
+from deployctl.vllm.asking import requests
+from deployctl.vllm.asking.client import Client, Request, RequestFailed
+from deployctl.vllm.asking.context_window import ContextWindow, context_window
+from deployctl.vllm.asking.prompt_sets import Prompt
+
+Progress = Callable[[int, int, Counts], None]
+"""Told after each request: how many are done, how many there are at most, counts so far."""
+
+SETTLE = 15.0
+"""Seconds for which counters may lag behind an answer."""
+POLL = 0.05
+MARGIN = 128
+"""Tokens kept free for the question itself and the chat template beside long filler."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a measurement is done: everything that must be the same for two of them to compare."""
+
+    model: str
+    prompt_set: str
+    prompts: tuple[Prompt, ...]
+    max_tokens: int
+    temperature: float
+    thinking: bool | None
+    timeout: float
+    gate: Gate
+    seed: int
+
+
+@dataclass
+class Measured:
+    """What was measured, and the verdict.
+
+    `samples` are the counts of single requests. `foreign_tokens` and `foreign_requests` were
+    generated for others in the meantime; requests in whose time that happened are `left_out`,
+    unless the server counts each request by itself.
+    """
+
+    judgement: Judgement
+    counts: Counts
+    samples: list[Counts] = field(default_factory=list)
+    source: Source = "metrics"
+    requests: int = 0
+    foreign_tokens: int = 0
+    foreign_requests: int = 0
+    left_out: int = 0
+    prefix_hits: int | None = None
+    prompt_tokens: list[int] = field(default_factory=list)
+    version: str | None = None
+    seconds: float = 0.0
+
+
+class _Unknown(Exception):
+    """The measurement cannot be trusted; the message says why."""
+
+
+def measure(client: Client, protocol: Protocol, progress: Progress) -> Measured:
+    """Run prompts one at a time until the verdict is clear or the prompts are used up.
+
+    Never raises for what the server does: such a measurement is `unknown`, with the reason.
+    """
+    taken = Measured(Judgement("no-data", ()), NOTHING)
+    began = time.monotonic()
+    try:
+        _collect(client, protocol, progress, taken)
+    except (_Unknown, Restarted, Unreadable, RequestFailed) as error:
+        # What was counted until then stands for nothing: no number is better than a wrong one.
+        taken.judgement, taken.counts = Judgement("unknown", (str(error),)), NOTHING
+    taken.seconds = time.monotonic() - began
+    return taken
+
+
+def _collect(client: Client, protocol: Protocol, progress: Progress, taken: Measured) -> None:
+    before = parse(client.metrics())
+    if before.spec is None:
+        raise _Unknown("the server does not speculate: /metrics has no vllm:spec_decode counters")
+    taken.version = client.version()
+    window = context_window(client, protocol.model)
+    limit = len(protocol.prompts)
+    looks = sequential.looks(limit)
+    for number, prompt in enumerate(protocol.prompts, 1):
+        body = _body(client, window, protocol, prompt)
+        before = _one(client, protocol, body, before, taken)
+        taken.counts = pooled(taken.samples)
+        progress(number, limit, taken.counts)
+        if number in looks:
+            confidence = sequential.confidence_at(number, limit, protocol.gate.confidence)
+            taken.judgement = _judge(protocol, taken, confidence)
+            if sequential.decided(taken.judgement.verdict):
+                break
+    if not taken.samples:
+        raise _Unknown(
+            "other traffic ran during every one of our requests: measure when it is quiet, or "
+            "start the server with --per-request-spec-decode-metrics summary where it knows that"
+        )
+    # An early look decides by a wider interval than the one that is reported.
+    taken.judgement = _judge(protocol, taken, protocol.gate.confidence)
+
+
+def _judge(protocol: Protocol, taken: Measured, confidence: float) -> Judgement:
+    return judge(taken.counts, taken.samples, protocol.gate, protocol.seed, confidence)
+
+
+def _one(
+    client: Client, protocol: Protocol, body: dict[str, Any], before: Counters, taken: Measured
+) -> Counters:
+    """One request, and the counters after it."""
+    answer = client.send(Request(body, protocol.timeout))
+    if answer.completion_tokens is None:
+        raise _Unknown("the server does not tell how many tokens it generated")
+    after = _settled(client, before, answer.completion_tokens)
+    counted = difference(before, after)
+    taken.requests += 1
+    if counted.prefix_hits is not None:
+        taken.prefix_hits = (taken.prefix_hits or 0) + counted.prefix_hits
+    taken.prompt_tokens.append(answer.prompt_tokens or 0)
+    foreign_tokens = (counted.generation_tokens or 0) - answer.completion_tokens
+    foreign_requests = max((counted.requests or 1) - 1, 0)
+    taken.foreign_tokens += foreign_tokens
+    taken.foreign_requests += foreign_requests
+    if answer.speculation is not None:
+        taken.source = "requests"
+        taken.samples.append(answer.speculation)
+    elif foreign_tokens or foreign_requests:
+        taken.left_out += 1
+    else:
+        taken.samples.append(counted.spec or NOTHING)
+    return after
+
+
+def _settled(client: Client, before: Counters, tokens: int) -> Counters:
+    """The counters once they contain our own request: they lag behind the answer."""
+    deadline = time.monotonic() + SETTLE
+    while True:
+        after = parse(client.metrics())
+        counted = difference(before, after)
+        if counted.generation_tokens is None:
+            raise _Unknown("/metrics has no vllm:generation_tokens: our requests cannot be told")
+        if counted.generation_tokens >= tokens and (counted.requests or 0) >= 1:
+            return after
+        if time.monotonic() > deadline:
+            raise _Unknown(
+                f"the counters did not catch up within {SETTLE:g} s: "
+                f"{counted.generation_tokens} of our {tokens} tokens"
+            )
+        time.sleep(POLL)
+
+
+def _body(
+    client: Client, window: ContextWindow, protocol: Protocol, prompt: Prompt
+) -> dict[str, Any]:
+    """A prompt's request: filler as much as was meant and fits, and room for the answer."""
+    filler = prompt.filler_tokens
+    if window.tokens is not None:
+        filler = min(filler, max(0, window.tokens - protocol.max_tokens - MARGIN))
+    messages = requests.user(window.lengthened(prompt.text, filler))
+    return requests.chat(
+        protocol.model,
+        messages,
+        window.room(client, messages, protocol.max_tokens),
+        protocol.temperature,
+        thinking=protocol.thinking,
+        extra={"seed": protocol.seed} if protocol.temperature > 0 else None,
+    )

@@ -1,0 +1,1 @@
+"""Requests to a served model, and what is made of the answers."""

@@ -1,0 +1,1 @@
+"""How vLLM is built, when a build is whole, and why one failed. Pure."""

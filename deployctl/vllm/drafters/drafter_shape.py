@@ -1,0 +1,99 @@
+"""What a drafter's config.json says about itself, read the same way from either dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployctl.vllm.drafters.drafter import BODY, Dialect, dialect
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The facts that the checks compare; None is "the file does not say".
+
+    `layer_ids` are as the file has them; `first_layer` is the number that its dialect gives the
+    output of the target's first layer (0 for z-lab's, 1 for speculators').
+    """
+
+    dialect: Dialect
+    architecture: str | None
+    hidden_size: int | None
+    vocabulary: int | None
+    layers: int | None
+    layer_types: Sequence[str] | None
+    target_layers: int | None
+    target_hidden_size: int | None
+    layer_ids: Sequence[int] | None
+    layer_ids_key: str
+    first_layer: int
+    mask_token_id: int | None
+    block_size: int | None
+    use_sliding_window: bool | None
+    sliding_window: int | None
+    nested_window: int | None
+    nested_use: bool | None
+
+    @property
+    def has_sliding_layers(self) -> bool:
+        return "sliding_attention" in (self.layer_types or ())
+
+    @property
+    def mixed(self) -> bool:
+        """Both kinds of attention in one drafter."""
+        return len(set(self.layer_types or ())) > 1
+
+
+def shape(config: Mapping[str, Any]) -> Shape:
+    """Read a drafter's config.json. Where a key lives twice, the copy that vLLM reads counts."""
+    spoken = dialect(config)
+    nested = config.get("dflash_config")
+    nested = nested if isinstance(nested, Mapping) else {}
+    body = config
+    if spoken == "speculators" and isinstance(config.get(BODY), Mapping):
+        body = config[BODY]
+    names = config.get("architectures")
+    if spoken == "speculators":
+        ids_key, ids = "aux_hidden_state_layer_ids", config.get("aux_hidden_state_layer_ids")
+        mask = config.get("mask_token_id")
+    else:
+        ids_key = "dflash_config.target_layer_ids"
+        ids = nested.get("target_layer_ids", config.get("target_layer_ids"))
+        mask = nested.get("mask_token_id")
+    return Shape(
+        dialect=spoken,
+        architecture=names[0] if isinstance(names, list) and names else None,
+        hidden_size=body.get("hidden_size"),
+        vocabulary=body.get("vocab_size"),
+        layers=body.get("num_hidden_layers"),
+        layer_types=body.get("layer_types"),
+        target_layers=config.get("num_target_layers"),
+        target_hidden_size=config.get("target_hidden_size"),
+        layer_ids=ids,
+        layer_ids_key=ids_key,
+        first_layer=1 if spoken == "speculators" else 0,
+        mask_token_id=mask,
+        block_size=config.get("block_size", nested.get("block_size")),
+        use_sliding_window=body.get("use_sliding_window"),
+        sliding_window=body.get("sliding_window"),
+        nested_window=nested.get("swa_window_size"),
+        nested_use=nested.get("use_swa"),
+    )
+
+
+def text_config(target: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The language model's part of a target's config (multimodal ones nest it)."""
+    nested = target.get("text_config")
+    return nested if isinstance(nested, Mapping) else target
+
+
+def usual_layer_ids(count: int, target_layers: int) -> list[int]:
+    """z-lab's first-generation choice of layers: round(1 + i (N - 4) / (n - 1)).
+
+    `count` is n, the number of ids, `target_layers` N; it fits every first-generation set that
+    is public, and not DFlash2's.
+    """
+    if count == 1:
+        return [1]
+    return [round(1 + i * (target_layers - 4) / (count - 1)) for i in range(count)]

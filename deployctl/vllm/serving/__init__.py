@@ -1,0 +1,1 @@
+"""vLLM's command line, its start, and its failures. Pure."""

@@ -1,0 +1,142 @@
+"""The command line of `vllm serve`, rendered from typed settings for the version that was built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from deployctl.vllm.serving.knowledge import FIRST_DFLASH, Knowledge
+
+Value = str | int | float | bool | list[str] | None
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How tokens are drafted; `model` is a folder, None for a method without one."""
+
+    method: str
+    tokens: int
+    model: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Serve:
+    """What is served and how, as plain values; paths are absolute on the host."""
+
+    program: str
+    model: str
+    served_name: str
+    host: str
+    port: int
+    tensor_parallel_size: int = 1
+    max_model_len: int | None = None
+    gpu_memory_utilization: float | None = None
+    dtype: str | None = None
+    kv_cache_dtype: str | None = None
+    attention_backend: str | None = None
+    args: Mapping[str, Value] = field(default_factory=dict)
+    speculation: Speculation | None = None
+
+
+def command(serve: Serve) -> list[str]:
+    """The argv. Options with None or False are left out; a list repeats its values."""
+    argv = [serve.program, "serve", serve.model]
+    own: dict[str, Value] = {
+        "served-model-name": serve.served_name,
+        "host": serve.host,
+        "port": serve.port,
+        "tensor-parallel-size": serve.tensor_parallel_size,
+        "max-model-len": serve.max_model_len,
+        "gpu-memory-utilization": serve.gpu_memory_utilization,
+        "dtype": serve.dtype,
+        "kv-cache-dtype": serve.kv_cache_dtype,
+        "attention-backend": serve.attention_backend,
+    }
+    for name, value in {**own, **serve.args}.items():
+        argv += option(name, value)
+    if serve.speculation is not None:
+        argv += ["--speculative-config", speculative_json(serve.speculation)]
+    return argv
+
+
+def option(name: str, value: Value) -> list[str]:
+    """One option as argv: `max-num-seqs: 8`, `enforce-eager: true`, a list for repeated values."""
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [f"--{name}"]
+    if isinstance(value, list):
+        return [f"--{name}", *value]
+    return [f"--{name}", str(value)]
+
+
+def speculative_json(speculation: Speculation) -> str:
+    """The value of --speculative-config."""
+    document: dict[str, Any] = {"method": speculation.method}
+    if speculation.model is not None:
+        document["model"] = speculation.model
+    document["num_speculative_tokens"] = speculation.tokens
+    document.update(speculation.more)
+    return json.dumps(document, separators=(",", ":"))
+
+
+def environment(given: Mapping[str, str], gpus: Sequence[int] | None) -> dict[str, str]:
+    """The server's own variables; `gpus` None leaves the choice to vLLM, [] hides all."""
+    env = dict(given)
+    if gpus is not None:
+        env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(str(index) for index in gpus))
+    return env
+
+
+def problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
+    """What this vLLM would refuse, or run wrongly, in sentences; [] where nothing is known.
+
+    `target` is what the build is for: cuda, cpu or empty.
+    """
+    speculation = serve.speculation
+    if speculation is None:
+        return []
+    found = [
+        f"this vLLM knows no key {key} of the speculative config"
+        for key in ("method", "num_speculative_tokens", *speculation.more)
+        if knowledge.knows_key(key) is False
+    ]
+    if speculation.method == "dflash":
+        found += _dflash_problems(serve, knowledge, target)
+    return found
+
+
+def _dflash_problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
+    found = []
+    version = knowledge.version
+    if version is not None and version < FIRST_DFLASH:
+        found.append("DFlash is unsupported before vLLM 0.20")
+    usable, given = knowledge.non_causal_backends(), backend(serve)
+    if target == "cuda" and given is not None and usable and given not in usable:
+        found.append(
+            f"attention backend {given} cannot do DFlash's non-causal attention; "
+            f"usable here: {', '.join(sorted(usable))}"
+        )
+    if version is not None and version[:2] == (0, 20) and (serve.kv_cache_dtype or "")[:3] == "fp8":
+        found.append("DFlash on vLLM 0.20 cannot use an fp8 KV cache")
+    return found
+
+
+def backend(serve: Serve) -> str | None:
+    """The attention backend asked for, by vLLM's own name."""
+    named = serve.attention_backend or serve.args.get("attention-backend")
+    return str(named).upper() if named else None
+
+
+def with_backend(serve: Serve, knowledge: Knowledge, target: str) -> Serve:
+    """Choose a backend for DFlash where the version would otherwise take one that cannot."""
+    speculation = serve.speculation
+    if speculation is None or speculation.method != "dflash" or target != "cuda":
+        return serve
+    if backend(serve) is not None or knowledge.version is None or knowledge.version >= (0, 24):
+        return serve
+    return replace(serve, attention_backend="FLASH_ATTN")
