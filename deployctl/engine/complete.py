@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from deployctl.engine import ledger, switch
 from deployctl.engine.execute import Work
 from deployctl.engine.plan import HostPlan
@@ -38,15 +35,14 @@ def _serves_release(work: Work) -> bool:
 
 def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call:
     before = switch.manifest_of(work, work.release.release)
-    identity: Mapping[str, Any] = before.get("identity", {})
-    if not gates_only and work.wanted.pinned is None:
-        identity = release_identity(work.wanted, work.answers)
     evidence = {**before.get("evidence", {}), **work.evidence}
+    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    if gates_only or work.wanted.pinned is not None:
+        # Asked about or served anew: what a release was made from stays what it was.
+        kept = {**before, "evidence": ledger.brief(evidence), "sealed_by": run.run}
+        return Call("releases.seal", {**arguments, "manifest": kept})
+    identity = release_identity(work.wanted, work.answers)
     manifest = ledger.manifest(work.wanted, work.record, identity, evidence)
     manifest["sealed_by"] = run.run
     manifest["gpu"] = ledger.gpu(work.answers.get("gpus"))
-    if gates_only:
-        # Another profile may ask about what serves; what it was made from stays what it was.
-        manifest = {**before, "evidence": evidence, "sealed_by": run.run}
-    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
     return Call("releases.seal", {**arguments, "manifest": manifest})

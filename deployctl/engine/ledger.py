@@ -123,13 +123,16 @@ def manifest(
         "models": {role: fetch[role] for role in ("model", "drafter") if role in fetch},
         "drafter_config": drafter.get("sha256"),
         "launch": evidence.get("launch", {}).get("argv"),
-        "evidence": {name: _brief(found) for name, found in evidence.items()},
+        "evidence": brief(evidence),
     }
 
 
-def _brief(evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's evidence without the list of packages, which stands in the manifest itself."""
-    return {name: value for name, value in evidence.items() if name != "packages"}
+def brief(evidence: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The steps' evidence without the list of packages, which stands in the manifest itself."""
+    return {
+        step: {name: value for name, value in found.items() if name != "packages"}
+        for step, found in evidence.items()
+    }
 
 
 def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
