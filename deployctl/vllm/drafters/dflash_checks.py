@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deployctl.vllm.drafters.drafter import TWINS, same
-from deployctl.vllm.drafters.drafter_shape import Shape, shape, text_config, usual_layer_ids
+from deployctl.vllm.drafters.drafter_shape import Shape, shape, target_fact, usual_layer_ids
 from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances, Verdict, equal, judged
 from deployctl.vllm.drafters.jsonedit import look
 
 
 def _target_layers(drafter: Shape, around: Circumstances) -> Iterator[Check]:
-    its = text_config(around.target).get("num_hidden_layers")
+    its = target_fact(around.target, "num_hidden_layers")
     if drafter.target_layers is not None:
         yield equal("target_layers", "num_target_layers", drafter.target_layers, its)
 
@@ -29,15 +29,12 @@ def _layer_ids(drafter: Shape, around: Circumstances) -> Iterator[Check]:
             "layer_ids", "error", f"{key} is missing: vLLM would take other layers, silently"
         )
         return
-    if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids):
-        yield Check("layer_ids", "error", f"{key} {list(ids)} must be whole numbers")
-        return
     yield judged(
         "layer_ids",
         len(set(ids)) != len(ids) or sorted(ids) != list(ids),
         f"{key} {list(ids)} must rise and have no duplicates",
     )
-    layers = text_config(around.target).get("num_hidden_layers") or drafter.target_layers
+    layers = target_fact(around.target, "num_hidden_layers") or drafter.target_layers
     if layers is None:
         yield Check("layer_ids_range", "unknown", "the target's config has no num_hidden_layers")
         return
@@ -78,8 +75,8 @@ def _usual(ids: list[int], layers: int, drafter: Shape, around: Circumstances) -
 def _weights(drafter: Shape, around: Circumstances) -> Iterator[Check]:
     """The weights say how many of the target's layers they were trained on."""
     fc = (around.tensors or {}).get("fc.weight")
-    width = text_config(around.target).get("hidden_size")
-    if fc is None or width is None or not drafter.layer_ids:
+    width = target_fact(around.target, "hidden_size")
+    if fc is None or len(fc) != 2 or not width or not drafter.layer_ids:
         return
     count = fc[1] / width
     yield judged(
@@ -91,7 +88,7 @@ def _weights(drafter: Shape, around: Circumstances) -> Iterator[Check]:
 
 
 def _mask_token(drafter: Shape, around: Circumstances) -> Iterator[Check]:
-    mask, target = drafter.mask_token_id, text_config(around.target)
+    mask, target = drafter.mask_token_id, around.target
     if mask is None:
         yield Check(
             "mask_token",
@@ -100,7 +97,7 @@ def _mask_token(drafter: Shape, around: Circumstances) -> Iterator[Check]:
             "the model's card, never invent one",
         )
         return
-    vocabulary = drafter.vocabulary or target.get("vocab_size")
+    vocabulary = drafter.vocabulary or target_fact(target, "vocab_size")
     if vocabulary is not None and not 0 <= mask < vocabulary:
         yield Check("mask_token", "error", f"mask_token_id {mask} is outside 0..{vocabulary - 1}")
         return
@@ -112,7 +109,8 @@ def _mask_token(drafter: Shape, around: Circumstances) -> Iterator[Check]:
             f"mask_token_id is {mask}, the tokenizer's own mask token is {named[0]}",
         )
         return
-    used = [k for k in ("bos_token_id", "eos_token_id", "pad_token_id") if target.get(k) == mask]
+    others = ("bos_token_id", "eos_token_id", "pad_token_id")
+    used = [key for key in others if target_fact(target, key) == mask]
     yield judged(
         "mask_token", bool(used), f"mask_token_id {mask} is also {', '.join(used)}", "warning"
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl.vllm.drafters.drafter import BODY, Dialect, dialect
+from deployctl.vllm.drafters.fields import read, whole
 
 
 @dataclass(frozen=True)
@@ -46,40 +47,49 @@ class Shape:
 
 
 def shape(config: Mapping[str, Any]) -> Shape:
-    """Read a drafter's config.json. Where a key lives twice, the copy that vLLM reads counts."""
+    """Read a drafter's config.json. Where a key lives twice, the copy that vLLM reads counts; a
+    value of a wrong type counts as not said."""
     spoken = dialect(config)
-    nested = config.get("dflash_config")
-    nested = nested if isinstance(nested, Mapping) else {}
-    body = config
+    body = ""
     if spoken == "speculators" and isinstance(config.get(BODY), Mapping):
-        body = config[BODY]
-    names = config.get("architectures")
+        body = f"{BODY}."
+    names = read(config, "architectures")
     if spoken == "speculators":
-        ids_key, ids = "aux_hidden_state_layer_ids", config.get("aux_hidden_state_layer_ids")
-        mask = config.get("mask_token_id")
+        ids_key, mask_key = "aux_hidden_state_layer_ids", "mask_token_id"
+        ids = read(config, ids_key)
     else:
-        ids_key = "dflash_config.target_layer_ids"
-        ids = nested.get("target_layer_ids", config.get("target_layer_ids"))
-        mask = nested.get("mask_token_id")
+        ids_key, mask_key = "dflash_config.target_layer_ids", "dflash_config.mask_token_id"
+        ids = _either(config, ids_key, "target_layer_ids")
     return Shape(
         dialect=spoken,
-        architecture=names[0] if isinstance(names, list) and names else None,
-        hidden_size=body.get("hidden_size"),
-        vocabulary=body.get("vocab_size"),
-        layers=body.get("num_hidden_layers"),
-        layer_types=body.get("layer_types"),
-        target_layers=config.get("num_target_layers"),
-        target_hidden_size=config.get("target_hidden_size"),
+        architecture=names[0] if names else None,
+        hidden_size=read(config, f"{body}hidden_size"),
+        vocabulary=read(config, f"{body}vocab_size"),
+        layers=read(config, f"{body}num_hidden_layers"),
+        layer_types=read(config, f"{body}layer_types"),
+        target_layers=read(config, "num_target_layers"),
+        target_hidden_size=read(config, "target_hidden_size"),
         layer_ids=ids,
         layer_ids_key=ids_key,
         first_layer=1 if spoken == "speculators" else 0,
-        mask_token_id=mask,
-        block_size=config.get("block_size", nested.get("block_size")),
-        use_sliding_window=body.get("use_sliding_window"),
-        sliding_window=body.get("sliding_window"),
-        nested_window=nested.get("swa_window_size"),
-        nested_use=nested.get("use_swa"),
+        mask_token_id=read(config, mask_key),
+        block_size=_either(config, "block_size", "dflash_config.block_size"),
+        use_sliding_window=read(config, f"{body}use_sliding_window"),
+        sliding_window=read(config, f"{body}sliding_window"),
+        nested_window=read(config, "dflash_config.swa_window_size"),
+        nested_use=read(config, "dflash_config.use_swa"),
     )
+
+
+def _either(config: Mapping[str, Any], first: str, second: str) -> Any:
+    found = read(config, first)
+    return read(config, second) if found is None else found
+
+
+def target_fact(target: Mapping[str, Any], key: str) -> int | None:
+    """A whole number of the target's language model; None where its config does not say it."""
+    value = text_config(target).get(key)
+    return value if whole(value, 0) else None
 
 
 def text_config(target: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ CHECKS = frozenset(
         "copies",
         "draft_tokens",
         "hidden_size",
+        "keys",
         "layer_ids",
         "layer_ids_range",
         "layer_ids_shifted",
@@ -22,6 +23,7 @@ CHECKS = frozenset(
         "mask_token",
         "sliding_window",
         "target_layers",
+        "types",
         "vocabulary",
         "weights",
     }

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from deployctl.vllm.drafters.drafter import desired, parse
 from deployctl.vllm.drafters.drafter_checks import check, errors
 from deployctl.vllm.drafters.drafter_shape import usual_layer_ids
 from deployctl.vllm.drafters.drafter_verdicts import CHECKS, Circumstances, Verdict
+from deployctl.vllm.drafters.edits import refused
+from deployctl.vllm.drafters.fields import FIELDS
+from deployctl.vllm.drafters.jsonedit import NotAnObject, put
+from deployctl.vllm.drafters.loaded import layers
 
 CONFIGS = Path(__file__).parents[2] / "cases" / "configs"
 
@@ -90,7 +98,7 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Verdict]]] = [
     (
         "ids that are no numbers",
         {"dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, "9"]}},
-        {"layer_ids": "error"},
+        {"types": "error"},
     ),
     (
         "ids beyond the target",
@@ -154,6 +162,100 @@ def test_a_check_may_be_softened_by_name() -> None:
     found = check(config, circumstances(BASE, 15), warn_only={"vocabulary", "mask_token"})
     assert not errors(found)
     assert {c.name for c in found if c.verdict == "warning"} == {"vocabulary", "mask_token"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("block_size", "abc"),
+        ("dflash_config.mask_token_id", "x"),
+        ("dflash_config.mask_token_id", 1.5),
+        ("dflash_config.mask_token_id", True),
+        ("dflash_config.target_layer_ids", 7),
+        ("layer_types", 3),
+        ("num_hidden_layers", None),
+        ("sliding_window", "x"),
+        ("hidden_size", 10**400),
+        ("dflash_config", []),
+    ],
+)
+def test_a_wrong_type_is_named_alone(path: str, value: Any) -> None:
+    config = json.loads(put(json.dumps(load("qwen3-4b-dflash-b16.derived")), path, value))
+    (found,) = errors(check(config, circumstances(BASE, 15)))
+    assert found.name == "types" and found.message.startswith(f"{path} is ")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+SAMPLES = ["qwen3-4b-dflash-b16.derived", "mimo-v2.5-pro-dflash", "qwen3.8-27b-dflash2"]
+SPECULATORS = {"speculators_model_type": "dflash", "transformer_layer_config": {"hidden_size": 1}}
+
+
+@given(
+    base=st.sampled_from([*map(load, SAMPLES), SPECULATORS]),
+    path=st.sampled_from(sorted(FIELDS)),
+    value=VALUES,
+    target=st.dictionaries(st.sampled_from(["hidden_size", "vocab_size", "text_config"]), VALUES)
+    | st.fixed_dictionaries({"num_hidden_layers": VALUES, "pad_token_id": VALUES}),
+    soft=st.sampled_from([(), CHECKS]),
+)
+def test_any_value_at_any_key_gives_verdicts(
+    base: dict[str, Any], path: str, value: Any, target: dict[str, Any], soft: Collection[str]
+) -> None:
+    try:
+        config = parse(put(json.dumps(base), path, value))
+    except NotAnObject:
+        return
+    shapes = {"fc.weight": [5, 10]}
+    around = Circumstances(target, "dflash", 7, upstream=base, tensors=shapes, mask_tokens=[3])
+    assert {c.name for c in check(config, around, soft)} <= CHECKS
+    assert not soft or not errors(check(config, around, soft))
+    assert layers("", config) is None or layers("", config)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"blocksize": 7}, "did you mean block_size?"),
+        ({"dflash_confg.mask_token_id": 4}, "did you mean dflash_config.mask_token_id?"),
+        ({"mask_tokenid": 4}, "did you mean mask_token_id?"),
+        ({"zzz": 4}, "zzz is not in this config, nor a known key"),
+        ({"house": 1}, 'house is 1, it was "red": another type'),
+        ({"rooms": ["a"]}, 'rooms is ["a"], it was [1]: another type'),
+        ({"house": None}, "another type"),
+    ],
+)
+def test_an_override_that_cannot_be_meant_is_refused(overrides: dict[str, Any], said: str) -> None:
+    upstream = {**load("qwen3-4b-dflash-b16.derived"), "house": "red", "rooms": [1], "open": None}
+    config = desired(json.dumps(upstream), overrides).config
+    (found,) = errors(check(config, circumstances(BASE, 15, upstream=upstream)))
+    assert said in found.message
+    assert refused(upstream, config) == [found]
+    assert not errors(check(config, circumstances(BASE, 15, upstream=upstream), {"keys", "types"}))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"dflash_config.block_size": 16},
+        {"auto_map": {"AutoConfig": "x"}},
+        {"house": "blue"},
+        {"rooms": [2, 3.5]},
+        {"rooms": []},
+        {"open": 3},
+        {"rope_theta": 1e6},
+    ],
+)
+def test_keys_that_are_there_or_known_may_be_set(overrides: dict[str, Any]) -> None:
+    upstream = {**load("qwen3-4b-dflash-b16.derived"), "house": "red", "rooms": [1], "open": None}
+    assert refused(upstream, desired(json.dumps(upstream), overrides).config) == []
+
+
+def test_what_was_wrong_before_is_not_held_against_an_edit() -> None:
+    assert refused({"block_size": "x"}, {"block_size": "x", "hidden_size": 3}) == []
 
 
 def test_what_the_build_knows_may_be_unknown() -> None:
