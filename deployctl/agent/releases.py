@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional
 from .interface import AgentError, Call
 
 LEDGER_TAIL = 50
+BROKEN = "broken.json"
 _held: Dict[str, int] = {}
 
 
@@ -73,17 +74,22 @@ def _folders(path: str) -> List[str]:
 
 def _ledger(home: str, last: int) -> List[Dict[str, Any]]:
     try:
-        with open(os.path.join(home, "ledger.jsonl"), encoding="utf-8") as file:
-            lines = file.readlines()
+        with open(os.path.join(home, "ledger.jsonl"), "rb") as file:
+            lines = [line for line in file.read().split(b"\n") if line]
     except FileNotFoundError:
         return []
-    entries = []
-    for line in lines[-last:] if last else lines:
-        try:
-            entries.append(json.loads(line))
-        except ValueError:
-            entries.append({"kind": "damaged", "line": line[:200]})
-    return entries
+    return [_entry(line) for line in (lines[-last:] if last else lines)]
+
+
+def _entry(line: bytes) -> Dict[str, Any]:
+    """An entry from its line. A line that is none is told as damaged and hides no other."""
+    try:
+        entry = json.loads(line.decode("utf-8"))
+    except ValueError:
+        entry = None
+    if isinstance(entry, dict):
+        return entry
+    return {"kind": "damaged", "line": line[:200].decode("utf-8", "backslashreplace")}
 
 
 def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
@@ -173,9 +179,37 @@ def seal(call: Call, profile: str, release: str, manifest: Dict[str, Any]) -> Di
 
 def seal_environment(call: Call, key: str, seal: Dict[str, Any]) -> Dict[str, Any]:
     """Mark an environment as proven whole."""
-    path = os.path.join(call.root, "environments", key, "seal.json")
+    folder = os.path.join(call.root, "environments", key)
+    path = os.path.join(folder, "seal.json")
     _replace(path, json.dumps(seal, indent=2, sort_keys=True) + "\n")
+    if os.path.lexists(os.path.join(folder, BROKEN)):
+        os.unlink(os.path.join(folder, BROKEN))
     return {"path": path}
+
+
+def break_seal(call: Call, key: str, why: List[str]) -> Dict[str, Any]:
+    """An environment counts as never proven from now on. `broken` is false where it had no seal.
+
+    The old seal stays beside it as `broken.json`, with what was found wrong.
+    """
+    folder = os.path.join(call.root, "environments", key)
+    path = os.path.join(folder, "seal.json")
+    if not os.path.lexists(path):
+        return {"broken": False}
+    try:
+        old = _load(path)
+    except AgentError:
+        old = None
+    told = {"why": why, "time": time.time(), "seal": old}
+    _replace(os.path.join(folder, BROKEN), json.dumps(told, sort_keys=True) + "\n")
+    os.unlink(path)
+    return {"broken": True}
+
+
+def broken(call: Call, key: str) -> Optional[List[str]]:
+    """Why an environment's seal was broken; None where it was not."""
+    found = _load(os.path.join(call.root, "environments", key, BROKEN))
+    return None if found is None else list(found["why"])
 
 
 def switch(
@@ -238,6 +272,8 @@ OPERATIONS = (
     prepare,
     seal,
     seal_environment,
+    break_seal,
+    broken,
     switch,
     record,
     ledger,

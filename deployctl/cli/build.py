@@ -1,4 +1,4 @@
-"""`build`: the environment beside what serves, and the wheels that hosts keep."""
+"""`build` and `verify`: the environment beside what serves, and the wheels that hosts keep."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import typer
 
 from deployctl.cli import options, running
 
-STEPS = ("preflight", "build")
+STEPS = ("preflight", "build", "verify")
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's command."""
     app.command()(build)
+    app.command()(verify)
 
 
 def build(
@@ -32,11 +33,11 @@ def build(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Build the environment beside what serves; attach to the build if it runs already."""
+    """Build the environment beside what serves and seal it; attach to a build that runs already."""
     if not listed and prune is None:
         running.perform(
             profile,
-            running.playbook_of(*STEPS),
+            running.playbook_of(*STEPS, name="build"),
             sets=sets,
             hosts=hosts,
             lock_wait=lock_wait,
@@ -56,3 +57,32 @@ def build(
         document = wheels.listing(loaded)
         lines = wheels.lines(document)
     print(json.dumps(document, indent=2) if as_json else "\n".join(lines))
+
+
+def verify(
+    profile: options.Profile,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Compare every installed file's hash, not its size alone."),
+    ] = False,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure whether the built environment is whole, as asked for, and has the fixes.
+
+    It is measured again although it was proven before; what is found damaged is built anew by the
+    next `build` or `up`.
+    """
+    running.perform(
+        profile,
+        running.playbook_of("verify"),
+        sets=sets,
+        hosts=hosts,
+        step_options={"verify": {"always": True, "deep": deep}},
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )

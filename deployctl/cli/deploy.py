@@ -19,10 +19,6 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "verify": Part(
-        ("verify",),
-        "Prove that the built environment is whole, as asked for, and has the fixes.",
-    ),
     "fetch": Part(("fetch",), "Bring the target model and the drafter to the host."),
     "launch": Part(
         ("clean", "launch", "ready"),

@@ -42,11 +42,11 @@ def load_playbook(name: str) -> Playbook:
     return loader.load_playbook(name, known_steps=frozenset(STEPS))
 
 
-def playbook_of(*steps: str) -> Playbook:
-    """A playbook made of a command's own steps."""
+def playbook_of(*steps: str, name: str = "") -> Playbook:
+    """A playbook made of a command's own steps, named by the last one where it has no name."""
     from deployctl.config.playbook import Playbook
 
-    return Playbook.model_validate({"name": steps[-1], "steps": list(steps)})
+    return Playbook.model_validate({"name": name or steps[-1], "steps": list(steps)})
 
 
 def perform(

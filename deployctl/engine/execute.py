@@ -31,6 +31,7 @@ from deployctl.errors import (
     Undecided,
 )
 from deployctl.hosts.tunnel import Tunnel
+from deployctl.steps.builds.damage import blamed
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Context, Deployment, Plan, Step, Unanswered
 
@@ -141,13 +142,15 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
             step.apply(context, plan)
         evidence = step.prove(context)
     except StepError as raised:
-        error, evidence = raised, raised.evidence
+        found = blamed(step, context, raised)
+        error, evidence = found, found.evidence
         status = "unknown" if isinstance(raised, Undecided) else "failed"
     except ConnectionLost as raised:
         error, evidence, status = raised, {}, "unknown"
     except (RemoteError, Unanswered) as raised:
-        error = step.fail(context, "the host could not answer", str(raised))
-        evidence, status = {}, "failed"
+        unanswered = step.fail(context, "the host could not answer", str(raised))
+        found = blamed(step, context, unanswered)
+        error, evidence, status = found, found.evidence, "failed"
     except KeyboardInterrupt:
         error = Interrupted(f"{host}: {step.name}: interrupted")
         seconds = time.monotonic() - began

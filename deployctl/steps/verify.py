@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deployctl.errors import RemoteError, StagingFailed
+from deployctl.errors import RemoteError, StagingFailed, StepError
 from deployctl.steps.build import BuildStep
+from deployctl.steps.builds import damage
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
@@ -19,6 +20,10 @@ from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
 
 PROBE_LIMIT = 120.0
 INSTALLERS = ("uv", "pip")
+ALWAYS = "always"
+"""Option: measure although the environment is sealed; a seal that is not true is broken."""
+DEEP = "deep"
+"""Option: compare every file's hash as well; implies `always`."""
 
 
 class VerifyStep(Step):
@@ -33,7 +38,8 @@ class VerifyStep(Step):
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         seal = sealed(answers, environment_key(wanted, answers))
-        if seal is None or wanted.option(self.name, "deep", False):
+        asked = any(wanted.option(self.name, name, False) for name in (ALWAYS, DEEP))
+        if seal is None or asked:
             return Plan("check")
         evidence = seal["evidence"]["verify"]
         # A fix that this version knows and the seal does not say: the probes run again.
@@ -46,9 +52,14 @@ class VerifyStep(Step):
     def prove(self, context: Context) -> Evidence:
         session, environment = context.session, context.release.environment
         build = context.wanted.profile.build
-        deep = bool(context.wanted.option(self.name, "deep", False))
+        deep = bool(context.wanted.option(self.name, DEEP, False))
         context.progress("checking records")
-        facts = session.call("environment.complete", environment=environment, deep=deep)
+        try:
+            facts = session.call("environment.complete", environment=environment, deep=deep)
+        except RemoteError as error:
+            if error.kind != "no-environment":
+                raise
+            raise self._missing(context, error) from error
         problems = completeness.record_problems(facts, SHIM)
         missing = completeness.missing_extensions(facts["extensions"], build.target)
         problems += [f"no {name}: not a whole build for {build.target}" for name in missing]
@@ -66,6 +77,9 @@ class VerifyStep(Step):
             evidence["extensions"] = imports["extensions"]
             evidence["torch"] = imports["torch"]
             problems += completeness.import_problems(imports, build.target)
+        if problems:
+            self._damaged(context, problems)
+        else:
             tools = context.answers.get("tools") or {}
             problems += completeness.torch_problems(
                 imports["torch"], build.target, tools.get("capabilities")
@@ -76,12 +90,23 @@ class VerifyStep(Step):
                 context,
                 f"environment {context.release.environment_key} is not whole",
                 "\n".join(problems),
-                "run again: an environment that is not sealed is built anew",
+                damage.REBUILT,
                 evidence,
             )
         self._fixes(context, facts["site_packages"], evidence)
         self._seal(context, evidence)
         return evidence
+
+    def _missing(self, context: Context, error: RemoteError) -> StepError:
+        self._damaged(context, [error.message])
+        profile = context.wanted.profile.name
+        return self.fail(
+            context, "nothing is built here", error.message, f"run: deployctl build -p {profile}"
+        )
+
+    def _damaged(self, context: Context, problems: list[str]) -> None:
+        if sealed(context.answers, context.release.environment_key) is not None:
+            damage.break_seal(context, problems)
 
     def _fixes(self, context: Context, tree: str, evidence: Evidence) -> None:
         context.progress("probing fixes")
@@ -110,8 +135,13 @@ class VerifyStep(Step):
                 "environment.imports", environment=context.release.environment, extensions=names
             )
         except RemoteError as error:
+            if error.kind == "import-failed":
+                self._damaged(context, [error.message])
             raise self.fail(
-                context, "vllm does not import", str(error.detail or error.message)[-2000:]
+                context,
+                "vllm does not import",
+                str(error.detail or error.message)[-2000:],
+                damage.REBUILT,
             ) from error
         return found
 

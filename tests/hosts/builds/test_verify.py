@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,54 @@ def test_imports_tell_each_extension_apart(environment: Any, tmp_path: Path) -> 
     with pytest.raises(RemoteError) as caught:
         host.session.call("environment.imports", environment=str(copy), extensions=[])
     assert caught.value.kind == "import-failed" and "undefined symbol" in caught.value.message
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "a file is gone": missing,
+    "a file was cut off": truncated,
+    "it does not import": lambda site: written(
+        site / "vllm/__init__.py", "raise RuntimeError('x')"
+    ),
+    "all of it is gone": lambda site: shutil.rmtree(site),
+}
+
+
+def written(path: Path, text: str) -> None:
+    """Other bytes of the same size, in place."""
+    size = path.stat().st_size
+    with path.open("r+", encoding="ascii") as file:
+        file.write((text + "\n")[:size].ljust(size, "#"))
+    # Bytecode is told from its source by time and size.
+    os.utime(path, (0, 0))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_breaks_the_seal_and_is_built_anew(
+    builder: BuildHost, project: Project, damage: str
+) -> None:
+    wanted = builder.wanted(settings(project))
+    asked = replace(wanted, options={"verify": {"always": True}})
+    done = builder.up(wanted)
+    key = done["key"]
+    site = next((builder.environment(key) / "lib").glob("python3*")) / "site-packages"
+    assert builder.up(asked)["plans"] == {"build": "unchanged", "verify": "check"}
+    DAMAGES[damage](site)
+    assert builder.up(wanted)["plans"]["verify"] == "unchanged", "a seal is trusted"
+    with pytest.raises(StagingFailed) as caught:
+        builder.up(asked)
+    assert builder.seal(key) is None
+    assert caught.value.next
+    assert builder.session.call("releases.broken", key=key)
+    builder.notes.clear()
+    again = builder.up(wanted)
+    assert again["plans"] == {"build": "change", "verify": "check"}
+    assert not any("verified again" in note for note in builder.notes)
+    assert builder.seal(key) is not None
+    assert builder.session.call("releases.broken", key=key) is None
+    facts = builder.session.call(
+        "environment.complete", environment=f"@/environments/{key}", deep=True
+    )
+    assert facts["problems"] == []
 
 
 def test_no_environment(builder: BuildHost) -> None:

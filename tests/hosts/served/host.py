@@ -48,6 +48,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def install(site: Path) -> None:
+    """A distribution `vllm` with records that are whole."""
+    files = {
+        "vllm/__init__.py": "",
+        "vllm/sampling_params.py": "PARAMETERS = ()\n",
+        "vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n",
+        "vllm-0.32.0.dist-info/INSTALLER": "stand-in\n",
+    }
+    record = "".join(f"{name},,{len(text)}\n" for name, text in files.items())
+    for name, text in {**files, "vllm-0.32.0.dist-info/RECORD": record}.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text, encoding="utf-8")
+
+
 class Running(subprocess.Popen[str]):
     """A deployctl that runs."""
 
@@ -85,6 +99,7 @@ class ServedHost:
         program = environment / "bin" / "vllm"
         program.write_text(f"#!{sys.executable}\n" + STAND_IN.read_text("utf-8"), encoding="utf-8")
         program.chmod(0o755)
+        install(environment / "lib" / "python3.11" / "site-packages")
         evidence = {
             "build": {"key": key, "strategy": "stand-in", "version_installed": "0.32.0"},
             "verify": {

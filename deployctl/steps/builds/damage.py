@@ -1,0 +1,56 @@
+"""An environment that was proven whole and is not any more: found out, and its seal broken.
+
+The next build of a broken environment begins anew, whatever it finds there.
+"""
+
+from __future__ import annotations
+
+from deployctl.errors import ConnectionLost, RemoteError, StepError
+from deployctl.steps.builds.environments import SHIM, sealed
+from deployctl.steps.interface import Context, Step
+from deployctl.vllm.builds import completeness
+
+STARTS = frozenset({"launch", "ready"})
+"""Steps that run what is in the environment: their failures may be its fault."""
+REBUILT = "run again: it is built anew"
+
+
+def break_seal(context: Context, problems: list[str]) -> None:
+    """From now on the environment counts as never proven; the old seal is kept beside it."""
+    key = context.release.environment_key
+    context.session.call("releases.break_seal", key=key, why=problems)
+    context.log(f"environment {key} is not whole any more: its seal is broken")
+
+
+def blamed(step: Step, context: Context, failure: StepError) -> StepError:
+    """The failure of a start, or the damage of its environment where that is not whole.
+
+    Nothing is said about an environment that cannot be looked at now.
+    """
+    key = context.release.environment_key
+    if step.name not in STARTS or sealed(context.answers, key) is None:
+        return failure
+    try:
+        problems = _problems(context)
+        if not problems:
+            return failure
+        break_seal(context, problems)
+    except (RemoteError, ConnectionLost):
+        return failure
+    evidence = {**failure.evidence, "environment_problems": problems}
+    why = "\n".join([*problems, f"so it was that {failure.thing}"])
+    return step.fail(
+        context, f"environment {key} was damaged after it was proven", why, REBUILT, evidence
+    )
+
+
+def _problems(context: Context) -> list[str]:
+    try:
+        facts = context.session.call(
+            "environment.complete", environment=context.release.environment
+        )
+    except RemoteError as error:
+        if error.kind != "no-environment":
+            raise
+        return [error.message]
+    return completeness.record_problems(facts, SHIM)

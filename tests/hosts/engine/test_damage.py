@@ -1,0 +1,57 @@
+"""A release that does not start because its environment was damaged after it was proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployctl.config.loader import load_playbook
+from deployctl.engine.host_run import Options
+from deployctl.engine.run import survey
+from deployctl.engine.steps import STEPS
+from tests.hosts.served.host import ServedHost
+
+STARTS_NOT = "serve.env.STAND_IN_FAULT=start"
+
+
+def planned(served: ServedHost) -> dict[str, str]:
+    playbook = load_playbook("up", frozenset(STEPS))
+    ((plan, _),) = survey(served.profile(), playbook, Options())
+    return {p.step.name: p.plan.status for p in plan.steps}
+
+
+def seal(served: ServedHost) -> Path:
+    (environment,) = (served.root / "environments").iterdir()
+    return environment / "seal.json"
+
+
+@pytest.mark.parametrize("program", ["kept", "gone"])
+def test_a_failed_start_is_blamed_on_the_damage(served: ServedHost, program: str) -> None:
+    served.up()
+    served.ask("units.stop", name="stand", grace=0.1)
+    environment = seal(served).parent
+    if program == "gone":
+        (environment / "bin" / "vllm").unlink()
+    else:
+        text = (environment / "bin/vllm").read_text("utf-8")
+        broken = text.replace("def main() -> int:\n", "def main() -> int:\n    broken()\n")
+        (environment / "bin/vllm").write_text(broken, encoding="utf-8")
+    next(environment.glob("lib/*/site-packages/vllm/sampling_params.py")).unlink()
+    assert planned(served)["build"] == "unchanged", "nobody looks until something fails"
+    failed = served.up()
+    error = failed.hosts[0].error
+    assert failed.exit_code == 7 and error is not None
+    assert "was damaged after it was proven" in error.what
+    assert "vllm/sampling_params.py is missing" in error.why
+    assert error.next == "run again: it is built anew"
+    assert not seal(served).exists()
+    assert planned(served)["build"] == "change"
+
+
+def test_a_failed_start_is_not_blamed_on_a_whole_environment(served: ServedHost) -> None:
+    failed = served.up(STARTS_NOT)
+    error = failed.hosts[0].error
+    assert failed.exit_code == 7 and error is not None
+    assert "damaged" not in f"{error.what}{error.why}"
+    assert seal(served).exists()
