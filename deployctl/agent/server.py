@@ -2,10 +2,11 @@
 
 Directory of a server (`@/profiles/NAME/server`)::
 
-    spec.json      argv, env, cwd, log, release, limits
+    spec.json      argv, env, cwd, log, release, limits, watched files
     secrets.json   secret variables, mode 0600
-    kept           present once the start was proven: from then on failures are restarted
-    record.json    what the supervisor did: state, pid, start, rc, restarts
+    kept           present once the start was proven: from then on failures are restarted;
+                   holds the process that was proven
+    record.json    what the supervisor did: state, pid, start, rc, restarts, loaded
     supervisor.pyz a copy of the agent, so that a newer one never pulls it away
     server.log     the server's output, server.log.1 what was before
 """
@@ -13,6 +14,7 @@ Directory of a server (`@/profiles/NAME/server`)::
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import select
@@ -167,9 +169,10 @@ class Supervisor:
                 log.write(("deployctl: cannot start: %s\n" % error).encode())
                 self.record["error"] = str(error)
                 return None
+        loaded = {name: digest(path) for name, path in (self.spec.get("watch") or {}).items()}
         who = identity(child.pid)
         started = None if who["start"] is None else processes.started_at(who["start"])
-        self.note("running", pid=child.pid, start=who["start"], started=started)
+        self.note("running", pid=child.pid, start=who["start"], started=started, loaded=loaded)
         return child
 
     def watch(self, child: "subprocess.Popen[bytes]") -> Optional[int]:
@@ -226,6 +229,15 @@ def identity(pid: int) -> Dict[str, Any]:
     """A process as pid and start; start None when it is gone already."""
     stat = processes.read_stat(pid)
     return {"pid": pid, "start": None if stat is None else stat.start}
+
+
+def digest(path: str) -> Optional[str]:
+    """The SHA-256 of a file's bytes; None where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
 
 
 def supervise(directory: str) -> int:

@@ -48,6 +48,13 @@ class Unit:
         found = read_json(self.file("record.json")) or {}
         return found if found.get("serial") == serial else {}
 
+    def proven(self) -> Optional[Dict[str, Any]]:
+        """The process that was proven last; None where none was, or nobody noted which."""
+        try:
+            return read_json(self.file("kept"))
+        except ValueError:
+            return None
+
     def members(self, record: Dict[str, Any]) -> List[processes.Stat]:
         """Every living process of the server, whoever their parent is by now."""
         pid, start = record.get("pid"), record.get("start")
@@ -81,7 +88,8 @@ def state(call: Call, name: str) -> Dict[str, Any]:
     """What has become of the server: state, process, release, and every process it consists of.
 
     `cpu` is the seconds of processor time of all members together; `supervised` says whether
-    somebody would notice if it ended.
+    somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
+    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
     """
     unit = Unit(call, name)
     spec = unit.spec()
@@ -95,6 +103,8 @@ def state(call: Call, name: str) -> Dict[str, Any]:
         "state": _word(record, running, supervised),
         "supervised": supervised,
         "kept": os.path.exists(unit.file("kept")),
+        "proven": unit.proven(),
+        "loaded": record.get("loaded"),
         "pid": record.get("pid"),
         "start": record.get("start"),
         "started": record.get("started"),
@@ -123,11 +133,13 @@ def start(
     grace: float = 20.0,
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
+    watch: Optional[List[str]] = None,
 ) -> Dict[str, Any]:
     """Start a server under supervision and return its state once its process exists.
 
-    It is restarted after failures only from `keep` on. Errors: `running` where one runs already,
-    `not-started` where no process came to be.
+    The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
+    after failures only from `keep` on. Errors: `running` where one runs already, `not-started`
+    where no process came to be.
     """
     unit = Unit(call, name)
     now = state(call, name)
@@ -152,6 +164,7 @@ def start(
         "log": path,
         "release": release,
         "grace": grace,
+        "watch": {name: call.path(name) for name in watch or ()},
         "limits": dict(LIMITS, **(limits or {})),
     }
     write_json(unit.file("spec.json"), spec, 0o600)
@@ -208,11 +221,12 @@ def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) ->
     raise AgentError("not-started", "no process of unit %s after %g s" % (unit.name, patience))
 
 
-def keep(call: Call, name: str) -> Dict[str, Any]:
-    """The start was proven: restart it after failures from now on."""
+def keep(
+    call: Call, name: str, pid: Optional[int] = None, start: Optional[int] = None
+) -> Dict[str, Any]:
+    """This process was proven (None: it was not asked): restart after failures from now on."""
     unit = Unit(call, name)
-    with open(unit.file("kept"), "w", encoding="ascii"):
-        pass
+    write_json(unit.file("kept"), {"pid": pid, "start": start})
     return state(call, name)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from deployctl import __version__
 from deployctl.config.profile import Profile
 from deployctl.engine.lock import holder
-from deployctl.engine.record import HostRecord, RunRecord
+from deployctl.engine.record import HostRecord, RunRecord, StepRecord
 from deployctl.steps.interface import Deployment
+from deployctl.steps.measuring.gates import ASKED, MEASURED, PROCESS
 
 GATES = ("smoke", "acceptance")
 COMMITS = ("requested", "installed", "imported")
@@ -79,19 +80,26 @@ def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
 
 
 def figures(host: HostRecord) -> dict[str, Any]:
-    """The numbers by which runs are compared."""
-    found = next((s.evidence for s in host.steps if s.step == "acceptance"), {})
+    """The numbers by which runs are compared; empty for a run that did not measure them."""
+    found = next((s.evidence for s in _measured(host) if s.step == "acceptance"), {})
     names = ("mean_acceptance_length", "acceptance_rate", "drafts", "interval", "verdict")
     return {name: found[name] for name in names if name in found}
 
 
 def verdicts(host: HostRecord) -> dict[str, Any]:
-    """Each gate's verdict, with the digest of what was asked, so that a later run can trust it."""
+    """Each gate's verdict of this very run: on which process, when, and about what (the digest of
+    what was asked), so that a later run can trust it."""
+    names = ("verdict", ASKED, PROCESS, MEASURED)
     return {
-        step.step: {"verdict": step.evidence["verdict"], "asked": step.evidence.get("asked")}
-        for step in host.steps
+        step.step: {name: step.evidence.get(name) for name in names}
+        for step in _measured(host)
         if step.step in GATES and "verdict" in step.evidence
     }
+
+
+def _measured(host: HostRecord) -> list[StepRecord]:
+    """The steps that measured: one left unchanged carries the evidence of an earlier run."""
+    return [step for step in host.steps if step.attempted and step.status != "unchanged"]
 
 
 def manifest(

@@ -22,6 +22,7 @@ from deployctl.steps.measuring.gates import (
     asked_digest,
     gate_plan,
     gate_questions,
+    one_process,
     open_client,
 )
 from deployctl.vllm.acceptance import evidence
@@ -58,10 +59,10 @@ class AcceptanceStep(Step):
         settings = _as_tolerant(settings, context.wanted.option(self.name, "tolerance"))
         gate = gate_of(settings, last_good["mean_acceptance_length"] if last_good else None)
         protocol = make_protocol(settings, profile.model.served_name, gate)
-        with open_client(context) as client:
+        with one_process(self, context) as of, open_client(context) as client:
             measured = measure(client, protocol, _shown(context))
         found = evidence_of(measured, protocol, settings)
-        found |= {ASKED: asked_digest(settings), "last_good": last_good}
+        found |= {ASKED: asked_digest(settings), "last_good": last_good, **of}
         found["server"]["runner"] = model_runner(context)
         if measured.judgement.verdict == "pass":
             return found

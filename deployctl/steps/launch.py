@@ -21,11 +21,11 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.serving import objections, secrets, serve_settings
 from deployctl.vllm.serving.command import command, environment, problems
 from deployctl.vllm.serving.failures import explain
 
-RUNNING = ("starting", "running")
 RESTORE = "restore"
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""
@@ -51,14 +51,15 @@ class LaunchStep(Step):
         release = release_paths(wanted, answers).release
         runs = unit["release"] if unit["state"] in RUNNING else None
         anew = runs == release and wanted.option(self.name, ALWAYS, False)
-        if runs == release and unit["supervised"] and not anew:
+        other = loaded_otherwise(wanted, answers) if runs == release else ""
+        if runs == release and unit["supervised"] and not anew and not other:
             return Plan("unchanged", evidence=_evidence(unit))
         wrong = objections(wanted, answers)
         if wrong:
             return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
         if runs == release:
-            why = "asked for" if anew else "nobody supervises it"
+            why = "asked for" if anew else other or "nobody supervises it"
         return Plan("change", (Change("server", runs, release, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -67,6 +68,7 @@ class LaunchStep(Step):
         launch = self._launch(context)
         unit = session.call("units.state", name=wanted.profile.name)
         grace = wanted.profile.serve.stop_grace
+        drafts = sources.source(wanted, "drafter") is not None
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
             session.call("units.stop", name=wanted.profile.name, grace=grace)
@@ -80,6 +82,7 @@ class LaunchStep(Step):
             release=context.release.release,
             grace=grace,
             supervisor=wanted.profile.serve.supervisor,
+            watch=[f"{context.release.drafter}/config.json"] if drafts else [],
         )
 
     def prove(self, context: Context) -> Evidence:

@@ -18,6 +18,7 @@ from deployctl.steps.interface import (
     Step,
 )
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers.process import was_proven
 from deployctl.steps.servers.readiness import Readiness, reachable, strangers
 
 
@@ -45,13 +46,15 @@ class ReadyStep(Step):
             return Plan("change", (Change("readiness", unit["state"], "ready"),))
         if strangers(port, unit) or not port["holders"] or not unit["kept"]:
             return Plan("check", reason="it runs and was not proven")
+        if not was_proven(unit):
+            return Plan("check", reason="the running process is not the one that was proven")
         names = served_names(health)
         # With an API key, 401 is what a server that lives answers to a question without one.
         guarded = wanted.profile.serve.api_key is not None and health["status"] == 401
         if wanted.profile.model.served_name not in names and not guarded:
             said = names or health["error"] or f"HTTP {health['status']}"
             return Plan("check", reason=f"/v1/models says {said}")
-        evidence = {name: unit[name] for name in ("pid", "started", "release", "restarts")}
+        evidence = {name: unit[name] for name in ("pid", "start", "started", "release", "restarts")}
         return Plan("unchanged", evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:

@@ -20,6 +20,7 @@ from deployctl.steps.measuring.gates import (
     asked_digest,
     gate_plan,
     gate_questions,
+    one_process,
     open_client,
 )
 from deployctl.vllm.asking import requests
@@ -52,11 +53,11 @@ class SmokeStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
-        with open_client(context) as client:
+        with one_process(self, context) as of, open_client(context) as client:
             evidence = run(
                 client, asked(profile.smoke, profile.model.served_name), context.progress
             )
-        evidence[ASKED] = asked_digest(profile.smoke)
+        evidence |= {ASKED: asked_digest(profile.smoke), **of}
         verdict = evidence["verdict"]
         if verdict != "pass":
             raise self.fail(

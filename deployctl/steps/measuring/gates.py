@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from deployctl.config.profile import Profile
@@ -15,13 +17,19 @@ from deployctl.steps.interface import (
     Evidence,
     Plan,
     Question,
+    Step,
     Unanswered,
 )
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers.process import identity
 from deployctl.vllm.asking.client import Client
 
 ASKED = "asked"
 """The evidence's key for the digest of what was asked, so that another wish is measured anew."""
+PROCESS = "process"
+"""The evidence's key for the process that was asked, so that another one is asked anew."""
+MEASURED = "measured"
+"""The evidence's key for when it was measured, in seconds since 1970."""
 
 
 def gate_questions(wanted: Deployment) -> list[Question]:
@@ -50,6 +58,8 @@ def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Pl
         return Plan("check", reason=f"the release has not passed {gate}")
     if evidence.get(ASKED) != asked:
         return Plan("check", reason=f"the profile's {gate} changed")
+    if evidence.get(PROCESS) != identity(unit):
+        return Plan("check", reason=f"the running process was never asked for {gate}")
     last = last_verdict(gate, release, asked, releases["ledger"])
     if last not in (None, "pass"):
         return Plan("check", reason=f"the last verdict of {gate} was: {last}")
@@ -65,6 +75,28 @@ def last_verdict(
         if entry.get("release") == release and said and said.get("asked") == asked:
             return str(said.get("verdict"))
     return None
+
+
+@contextmanager
+def one_process(step: Step, context: Context) -> Iterator[Evidence]:
+    """Around a measurement: evidence of which process was asked, and when. Fails where the server
+    was started anew meanwhile, since then the answers are of two."""
+    found: Evidence = {PROCESS: _process(context)}
+    yield found
+    now = _process(context)
+    found[MEASURED] = round(time.time(), 3)
+    if now != found[PROCESS]:
+        raise step.fail(
+            context,
+            "the server was started anew while it was asked",
+            f"pid {found[PROCESS]['pid']} was asked first, pid {now['pid']} runs now",
+            f"read why it ended: deployctl logs --profile {context.wanted.profile.name}",
+            found,
+        )
+
+
+def _process(context: Context) -> dict[str, Any]:
+    return identity(context.session.call("units.state", name=context.wanted.profile.name))
 
 
 def asked_digest(settings: Any) -> str:

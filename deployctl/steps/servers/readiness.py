@@ -11,6 +11,7 @@ from deployctl.hosts.session import Call
 from deployctl.steps.interface import Context, Step
 from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
+from deployctl.steps.servers.process import identity
 from deployctl.vllm.asking.client import Request, RequestFailed
 from deployctl.vllm.serving.failures import explain
 from deployctl.vllm.serving.startup import Startup
@@ -59,10 +60,10 @@ class Readiness:
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
             raise self._failure("the server was restarted while it was asked", last)
-        self.context.session.call("units.keep", name=self.profile.name)
+        self.context.session.call("units.keep", name=self.profile.name, **identity(unit))
         seconds = time.monotonic() - self.began
         return {
-            "pid": unit["pid"],
+            **identity(unit),
             "started": unit["started"],
             "release": unit["release"],
             "kind": unit["kind"],

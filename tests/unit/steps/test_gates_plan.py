@@ -15,6 +15,7 @@ from deployctl.steps.smoke import SmokeStep
 from tests.hosts.step_bench import deployment
 
 NOTHING = {"current": None, "previous": None, "releases": {}, "environments": {}, "ledger": []}
+RUNNING = {"pid": 10, "start": 99}
 
 
 def wanted(**changes: Any) -> Deployment:
@@ -27,13 +28,14 @@ def answers(
     asked: str | None = None,
     state: str = "running",
     ledger: list[dict[str, Any]] | None = None,
+    process: dict[str, int] | None = RUNNING,
 ) -> Answers:
     """A host on which the wanted release runs, with what its manifest says of the gates."""
     release = release_paths(of, Answers({"releases": NOTHING})).release
     profile = of.profile
     evidence = {
-        "smoke": {"verdict": verdict, "asked": asked or asked_digest(profile.smoke)},
-        "acceptance": {"verdict": verdict, "asked": asked or asked_digest(profile.acceptance)},
+        gate: {"verdict": verdict, "asked": asked or asked_digest(settings), "process": process}
+        for gate, settings in (("smoke", profile.smoke), ("acceptance", profile.acceptance))
     }
     releases = {
         **NOTHING,
@@ -41,7 +43,8 @@ def answers(
         "releases": {release: {"evidence": evidence}},
         "ledger": ledger or [],
     }
-    return Answers({"releases": releases, "unit": {"state": state, "release": release}})
+    unit = {"state": state, "release": release, **RUNNING}
+    return Answers({"releases": releases, "unit": unit})
 
 
 @pytest.mark.parametrize("step", [SmokeStep(), AcceptanceStep()], ids=lambda step: step.name)
@@ -58,6 +61,8 @@ class TestBothGates:
             ({"verdict": "unknown"}, "has not passed"),
             ({"asked": "something else"}, "changed"),
             ({"state": "failed"}, "does not run"),
+            ({"process": {"pid": 10, "start": 98}}, "was never asked"),
+            ({"process": None}, "was never asked"),
         ],
     )
     def test_checked_again(self, step: Any, given: dict[str, Any], why: str) -> None:

@@ -24,6 +24,7 @@ def unit(state: str, release: str | None = None, **more: Any) -> dict[str, Any]:
     running = state in ("running", "starting")
     base = {"pid": 10, "start": 99, "started": 1.0, "restarts": 0, "rc": None, "argv": []}
     flags = {"supervised": running, "kept": running, "members": [MEMBER] if running else []}
+    flags["proven"] = MEMBER if running else None
     return {"state": state, "release": release, **base, **flags, **more}
 
 
@@ -140,6 +141,8 @@ def test_launch_claims_nothing_where_nothing_is_known() -> None:
         ("running", False, {}, [MEMBER], (200, MODELS), "change"),
         ("running", True, {}, [MEMBER], (200, MODELS), "unchanged"),
         ("running", True, {"kept": False}, [MEMBER], (200, MODELS), "check"),
+        ("running", True, {"proven": {"pid": 9, "start": 98}}, [MEMBER], (200, MODELS), "check"),
+        ("running", True, {"proven": None}, [MEMBER], (200, MODELS), "check"),
         ("running", True, {}, [], (None, ""), "check"),
         ("running", True, {}, [OTHER], (200, MODELS), "check"),
         ("running", True, {}, [MEMBER], (503, ""), "check"),

@@ -1,0 +1,59 @@
+"""Which process a proof is about, and what that process loaded: a proof ends with its process.
+
+Pure. A server that its supervisor started again is the same release and another process: it has
+read its files anew, and nobody has asked it anything yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.steps.builds.built import sha256
+from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.steps.models import sources
+from deployctl.steps.release import release_paths
+from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
+
+RUNNING = ("starting", "running")
+
+
+def identity(unit: Mapping[str, Any]) -> dict[str, Any]:
+    """A unit's process: pid, and start in clock ticks since boot."""
+    return {"pid": unit.get("pid"), "start": unit.get("start")}
+
+
+def was_proven(unit: Mapping[str, Any]) -> bool:
+    """Whether the very process that runs now was proven ready."""
+    return unit["state"] == "running" and unit.get("proven") == identity(unit)
+
+
+def loaded_otherwise(wanted: Deployment, answers: Answers) -> str:
+    """Why the running process does not draft with the wanted config; empty where it does, or no
+    drafter's config is known to be wanted."""
+    expected = _config_digest(wanted, answers)
+    if expected is None:
+        return ""
+    unit = answers["unit"]
+    loaded = unit.get("loaded") or {}
+    path = f"{release_paths(wanted, answers).drafter}/config.json"
+    if path not in loaded:
+        restarted = bool(unit.get("restarts"))
+        return "which config.json the restarted process loaded is unknown" if restarted else ""
+    return "" if loaded[path] == expected else "the running process loaded another config.json"
+
+
+def _config_digest(wanted: Deployment, answers: Answers) -> str | None:
+    """The SHA-256 of the wanted config.json: as the profile wants it, else as it was sealed."""
+    drafter = wanted.profile.drafter
+    if drafter is None or sources.source(wanted, "drafter") is None:
+        return None
+    if wanted.pinned is None:
+        try:
+            upstream = sources.config_text(wanted, answers, "drafter")
+            return sha256(desired(upstream, drafter.config).text)
+        except (Unanswered, DrafterConfigError):
+            pass
+    manifest = answers["releases"]["releases"].get(release_paths(wanted, answers).release)
+    sealed: str | None = (manifest or {}).get("drafter_config")
+    return sealed
