@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from deployctl.cli import options, running
 from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from deployctl.config.profile import Profile as Settings
     from deployctl.engine.drafters import InUse
 
 app = typer.Typer(
@@ -56,6 +58,7 @@ def drafter(
 
 @app.command()
 def show(
+    context: typer.Context,
     file: File = None,
     profile: Profile = None,
     sets: options.Sets = [],
@@ -63,8 +66,9 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """The config in use: its text."""
-    subjects = _subjects(file, profile, sets, hosts)
-    if as_json:
+    given = _given(context, profile, sets, hosts, as_json)
+    subjects = _subjects(file, given)
+    if given.as_json:
         _print_json(subjects)
         return
     for subject in subjects:
@@ -75,6 +79,7 @@ def show(
 
 @app.command()
 def diff(
+    context: typer.Context,
     file: File = None,
     profile: Profile = None,
     sets: options.Sets = [],
@@ -85,13 +90,16 @@ def diff(
 
     With a FILE and a profile, the file is compared with the profile's drafter.config.
     """
-    if profile is None:
+    given = _given(context, profile, sets, hosts, as_json)
+    if given.profile is None:
         raise UsageError("diff needs a profile: what is wanted stands there")
-    subjects = _subjects(file, profile, sets, hosts)
-    if as_json:
+    subjects = _subjects(file, given)
+    if given.as_json:
         _print_json(subjects)
     else:
         for subject in subjects:
+            if not subject.differences():
+                print(f"{subject.host}: as wanted: {subject.path}")
             for found in subject.differences():
                 shown = [json.dumps(found[side]) for side in ("actual", "wanted")]
                 print(f"{subject.host}: {found['key']}: {shown[0]}, wanted {shown[1]}")
@@ -100,6 +108,7 @@ def diff(
 
 @app.command()
 def check(
+    context: typer.Context,
     file: File = None,
     profile: Profile = None,
     target: Annotated[
@@ -111,16 +120,18 @@ def check(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """Whether the config can work with its target: every check (exit 6 where one fails)."""
+    """Whether the config can work with its target, and is as the profile wants it (exit 6 where
+    a check fails)."""
     from deployctl.engine import drafters
 
+    given = _given(context, profile, sets, hosts, as_json)
     if file is not None:
         if target is None:
             raise UsageError("checking a FILE needs --target CONFIG_JSON of the target model")
-        subjects = [drafters.check_file(file, target, method, tokens)]
+        subjects = [drafters.check_file(file, target, method, tokens, given.overrides())]
     else:
-        subjects = _subjects(None, profile, sets, hosts)
-    if as_json:
+        subjects = _subjects(None, given)
+    if given.as_json:
         _print_json(subjects)
     else:
         for subject in subjects:
@@ -133,10 +144,15 @@ def check(
 
 @app.command("set")
 def set_keys(
+    context: typer.Context,
     words: Assignments,
     profile: Profile = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Keys may be new: not in the file, and unknown to DFlash.")
+    ] = False,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
+    as_json: options.Json = False,
 ) -> None:
     """Change keys where they live, whole or not at all: `set config.json block_size=8`.
 
@@ -145,16 +161,20 @@ def set_keys(
     """
     from deployctl.engine import drafters
 
-    if profile is not None:
-        done = drafters.set_on_hosts(
-            running.load(profile, sets, hosts), drafters.assignments(words)
-        )
+    given = _given(context, profile, sets, hosts, as_json)
+    loaded = given.load()
+    if loaded is not None:
+        done = drafters.set_on_hosts(loaded, drafters.assignments(words), new)
         made = [(subject.host, desired) for subject, desired in done]
     else:
         file, *rest = words
         if "=" in file or not rest:
             raise UsageError("say which file, then KEY=VALUE: set config.json block_size=8")
-        made = [(file, drafters.set_in_file(Path(file), drafters.assignments(rest)))]
+        made = [(file, drafters.set_in_file(Path(file), drafters.assignments(rest), new))]
+    if given.as_json:
+        changes = [{"where": w, "changed": [asdict(c) for c in d.changed]} for w, d in made]
+        print(json.dumps({"schema": "deployctl.drafter-set/1", "configs": changes}, indent=2))
+        return
     for where, desired in made:
         for change in desired.changed:
             print(f"{where}: {change.key}: {json.dumps(change.old)} -> {json.dumps(change.new)}")
@@ -162,17 +182,48 @@ def set_keys(
             print(f"{where}: nothing to change")
 
 
-def _subjects(
-    file: Path | None, profile: str | None, sets: Sequence[str], hosts: Sequence[str]
-) -> list[InUse]:
+@dataclass(frozen=True)
+class _Given:
+    """The options of a subcommand, with those that stand before its name."""
+
+    profile: str | None
+    sets: Sequence[str]
+    hosts: Sequence[str]
+    as_json: bool
+
+    def load(self) -> Settings | None:
+        return None if self.profile is None else running.load(self.profile, self.sets, self.hosts)
+
+    def overrides(self) -> dict[str, Any] | None:
+        """What the profile wants of a config.json; None without a profile."""
+        loaded = self.load()
+        if loaded is None:
+            return None
+        return dict(loaded.drafter.config) if loaded.drafter is not None else {}
+
+
+def _given(
+    context: typer.Context,
+    profile: str | None,
+    sets: Sequence[str],
+    hosts: Sequence[str],
+    as_json: bool,
+) -> _Given:
+    before = context.parent.params if context.parent is not None else {}
+    return _Given(
+        profile if profile is not None else before.get("profile"),
+        [*before.get("sets", ()), *sets],
+        [*before.get("hosts", ()), *hosts],
+        as_json or bool(before.get("as_json")),
+    )
+
+
+def _subjects(file: Path | None, given: _Given) -> list[InUse]:
     from deployctl.engine import drafters
 
-    loaded = running.load(profile, sets, hosts) if profile is not None else None
     if file is not None:
-        overrides: dict[str, Any] | None = None
-        if loaded is not None:
-            overrides = dict(loaded.drafter.config) if loaded.drafter is not None else {}
-        return [drafters.in_file(file, overrides)]
+        return [drafters.in_file(file, given.overrides())]
+    loaded = given.load()
     if loaded is None:
         raise UsageError("say what to look at: a FILE, or --profile NAME for its hosts")
     return drafters.on_hosts(loaded)

@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from deployctl.engine.plan import ask, questions
 from deployctl.errors import ConfigError, HostError, UsageError
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
-from deployctl.steps.drafter import DrafterStep, checks_of, wanted_config
+from deployctl.steps.builds.built import installed
+from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
 from deployctl.steps.interface import Answers, Deployment
+from deployctl.vllm.drafters import edits
 from deployctl.vllm.drafters.drafter import (
     Desired,
     DrafterConfigError,
@@ -27,7 +29,7 @@ from deployctl.vllm.drafters.drafter import (
     parse,
 )
 from deployctl.vllm.drafters.drafter_checks import check, errors
-from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances
+from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances, judged
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,12 @@ def on_hosts(profile: Profile) -> list[InUse]:
     found = []
     for host in profile.hosts:
         with connect(host) as connected:
-            found.append(_in_use(*_asked(profile, host, connected.session)))
+            wanted, answers = _asked(profile, host, connected.session)
+            found.append(_in_use(connected.session, wanted, answers))
     return found
 
 
-def _in_use(wanted: Deployment, answers: Answers) -> InUse:
+def _in_use(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     profile, host = wanted.profile, wanted.host
     release = answers["releases"]["current"]
     view = answers["drafter.views"].get(release) if release else None
@@ -81,10 +84,38 @@ def _in_use(wanted: Deployment, answers: Answers) -> InUse:
     except DrafterConfigError as error:
         raise ConfigError(f"drafter.config of profile {profile.name}: {error}") from error
     path = f"{view['place']}/config.json"
-    text = view["config"]["text"]
-    return InUse(
-        host.name, path, text, config, tuple(checks_of(wanted, answers, Desired(text, ())))
+    try:
+        parse(view["config"]["text"])
+    except DrafterConfigError as error:
+        again = f"write it anew: deployctl drafter --profile {profile.name}"
+        raise HostError(host.name, f"{path}: {error}", next=again) from error
+    found = InUse(host.name, path, view["config"]["text"], config)
+    checks = _checks(session, wanted, answers, Desired(found.text, ()))
+    return replace(found, checks=(*checks, *_as_wanted(found)))
+
+
+def _checks(session: Session, wanted: Deployment, answers: Answers, config: Desired) -> list[Check]:
+    """The checks against what the current release was built from, and what was probed of it."""
+    releases = answers["releases"]
+    manifest = releases["releases"].get(releases["current"]) or {}
+    key = str((manifest.get("identity") or {}).get("environment"))
+    known = installed(
+        session, f"@/environments/{key}", wanted.profile.build.source.release, lambda line: None
     )
+    seal = releases["environments"].get(key) or {}
+    fixes = ((seal.get("evidence") or {}).get("verify") or {}).get("fixes") or ()
+    return checks_of(wanted, answers, config, known, layer_offset(fixes))
+
+
+def _as_wanted(subject: InUse) -> Iterator[Check]:
+    """Whether a config is what its profile wants: a stale one may look right in itself."""
+    if subject.wanted is None:
+        return
+    wrong = "; ".join(
+        f"{one['key']} is {json.dumps(one['actual'])}, wanted {json.dumps(one['wanted'])}"
+        for one in subject.differences()
+    )
+    yield judged("as_wanted", bool(wrong), wrong)
 
 
 def _asked(profile: Profile, host: HostSettings, session: Session) -> tuple[Deployment, Answers]:
@@ -108,40 +139,66 @@ def in_file(path: Path, overrides: Mapping[str, Any] | None = None) -> InUse:
     return InUse("file", str(path), text, wanted)
 
 
-def check_file(path: Path, target: Path, method: str, tokens: int) -> InUse:
-    """A config.json of this machine, checked against its target's config.json."""
-    subject, against = in_file(path), in_file(target)
+def check_file(
+    path: Path,
+    target: Path,
+    method: str,
+    tokens: int,
+    overrides: Mapping[str, Any] | None = None,
+) -> InUse:
+    """A config.json of this machine, checked against its target's config.json, and against a
+    profile's overrides where given."""
+    subject, against = in_file(path, overrides), in_file(target)
     around = Circumstances(parse(against.text), method, tokens)
-    checks = tuple(check(parse(subject.text), around))
-    return InUse(subject.host, subject.path, subject.text, None, checks)
+    checks = check(parse(subject.text), around)
+    return replace(subject, checks=(*checks, *_as_wanted(subject)))
 
 
-def set_in_file(path: Path, overrides: Mapping[str, Any]) -> Desired:
-    """Change keys of a config.json of this machine, whole or not at all, never through a link."""
-    made = _edited(in_file(path), overrides)
+def set_in_file(path: Path, overrides: Mapping[str, Any], new: bool = False) -> Desired:
+    """Change keys of a config.json of this machine, whole or not at all, never through a link.
+
+    `new` lets it have keys that it lacks and nobody is known to read; so for `set_on_hosts`.
+    """
+    subject = in_file(path)
+    made = _edited(subject, overrides)
+    _refuse(subject, edits.refused(parse(subject.text), made.config), ("keys",) if new else ())
     with tempfile.TemporaryDirectory(prefix="deployctl-") as root, _here(root) as session:
         _write(session, str(path.absolute()), made)
     return made
 
 
-def set_on_hosts(profile: Profile, overrides: Mapping[str, Any]) -> list[tuple[InUse, Desired]]:
+def set_on_hosts(
+    profile: Profile, overrides: Mapping[str, Any], new: bool = False
+) -> list[tuple[InUse, Desired]]:
     """Change keys of the config that each host's current release serves with; refused where the
     result could not work."""
     done = []
+    softened = ["keys"] if new else []
+    if profile.drafter is not None:
+        softened += profile.drafter.warn_only
     for host in profile.hosts:
         with connect(host) as connected:
             wanted, answers = _asked(profile, host, connected.session)
-            subject = _in_use(wanted, answers)
+            subject = _in_use(connected.session, wanted, answers)
             made = _edited(subject, overrides)
-            wrong = errors(checks_of(wanted, answers, made))
-            if wrong:
-                raise UsageError(
-                    f"{host.name}: that config cannot work, nothing was written",
-                    "; ".join(f"{c.name}: {c.message}" for c in wrong),
-                )
+            _refuse(subject, edits.refused(parse(subject.text), made.config), softened)
+            # A key that was put there on purpose is not held against the next change.
+            _refuse(subject, _checks(connected.session, wanted, answers, made), ("keys",))
             _write(connected.session, subject.path, made)
             done.append((subject, made))
     return done
+
+
+def _refuse(subject: InUse, checks: Sequence[Check], softened: Sequence[str]) -> None:
+    wrong = [c for c in errors(checks) if c.name not in softened]
+    if wrong:
+        raise UsageError(
+            f"{subject.host}: that config cannot work, nothing was written",
+            "; ".join(f"{c.name}: {c.message}" for c in wrong),
+            "write it right, or give --new for keys that are meant to be new"
+            if any(c.name == "keys" for c in wrong)
+            else "",
+        )
 
 
 def _edited(subject: InUse, overrides: Mapping[str, Any]) -> Desired:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from deployctl.errors import StagingFailed
 from deployctl.steps.builds.built import knowledge, sha256
@@ -48,7 +49,7 @@ def checks_of(
     answers: Answers,
     config: Desired,
     known: Knowledge = NOTHING_KNOWN,
-    layer_offset: bool | None = None,
+    has_offset: bool | None = None,
 ) -> list[Check]:
     """The checks of the wanted config against the target, the weights and the built vLLM."""
     drafter = wanted.profile.drafter
@@ -59,11 +60,17 @@ def checks_of(
         draft_tokens=drafter.num_speculative_tokens,
         upstream=sources.config(wanted, answers, "drafter"),
         architectures=known.architectures,
-        layer_offset=layer_offset,
+        layer_offset=has_offset,
         tensors=answers["drafter"].get("tensors"),
         mask_tokens=answers["model"].get("mask_tokens"),
     )
     return check(config.config, around, drafter.warn_only)
+
+
+def layer_offset(fixes: Iterable[Mapping[str, Any]]) -> bool | None:
+    """Whether a build has the layer offset's fix, from verify's findings; None for unknown."""
+    verdicts = {str(entry["fix"]): str(entry["verdict"]) for entry in fixes}
+    return {"present": True, "absent": False}.get(verdicts.get(LAYER_OFFSET, ""))
 
 
 class DrafterStep(Step):
@@ -88,7 +95,9 @@ class DrafterStep(Step):
         checks = checks_of(wanted, answers, config)
         evidence = _evidence(config, checks)
         if errors(checks):
-            return Plan("blocked", reason=_reasons(checks), evidence=evidence)
+            names = ", ".join(dict.fromkeys(c.name for c in errors(checks)))
+            reason = f"{_reasons(checks)} (drafter.warn_only [{names}] would only warn)"
+            return Plan("blocked", reason=reason, evidence=evidence)
         release = release_paths(wanted, answers).release
         view = answers[VIEWS].get(release)
         on_disk = view and view["config"]
@@ -120,9 +129,7 @@ class DrafterStep(Step):
     def _checks(self, context: Context, config: Desired) -> list[Check]:
         """All checks, with what is known once the models are there and vLLM is built."""
         answers = sources.survey(context)
-        fixes = context.evidence.get("verify", {}).get("fixes") or ()
-        verdicts = {str(entry["fix"]): str(entry["verdict"]) for entry in fixes}
-        offset = {"present": True, "absent": False}.get(verdicts.get(LAYER_OFFSET, ""))
+        offset = layer_offset(context.evidence.get("verify", {}).get("fixes") or ())
         return checks_of(context.wanted, answers, config, knowledge(context), offset)
 
     def _refuse(self, context: Context, checks: Sequence[Check]) -> None:

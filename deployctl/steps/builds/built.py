@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from deployctl.errors import RemoteError
+from deployctl.hosts.session import Session
 from deployctl.steps.interface import Context
 from deployctl.vllm.serving import knowledge as vllm_knowledge
 from deployctl.vllm.serving.knowledge import Knowledge
@@ -14,16 +16,23 @@ from deployctl.vllm.serving.knowledge import Knowledge
 def knowledge(context: Context) -> Knowledge:
     """Read from the installed source; only the release's version where that cannot be read."""
     release = context.wanted.profile.build.source.release
+    return installed(context.session, context.release.environment, release, context.log)
+
+
+def installed(
+    session: Session, environment: str, release: str | None, log: Callable[[str], None]
+) -> Knowledge:
+    """What the vLLM in an environment of a host knows."""
     try:
-        answer: dict[str, Any] | None = context.session.call(
+        answer: dict[str, Any] | None = session.call(
             "modules.run",
             source=vllm_knowledge.probe_source(),
             function="know",
-            args={"environment": context.release.environment},
+            args={"environment": environment},
             paths=["environment"],
         )
     except RemoteError as error:
-        context.log(f"what this vLLM knows could not be read: {error.message}")
+        log(f"what this vLLM knows could not be read: {error.message}")
         answer = None
     return vllm_knowledge.read(release, answer)
 

@@ -54,6 +54,54 @@ def test_set_mends_a_file_and_only_there(stale: Path) -> None:
     assert "nothing to change" in run("set", str(stale), "mask_token_id=3").stdout
 
 
+def test_diff_says_so_where_nothing_differs() -> None:
+    right = bundled_model("tiny-dflash-full") / "config.json"
+    done = run("diff", str(right), "--profile", "demo")
+    assert (done.exit_code, done.stdout) == (0, f"file: as wanted: {right}\n")
+
+
+def test_options_count_before_the_command_as_after(stale: Path) -> None:
+    after = run("diff", str(stale), "-p", "demo", "--set", "drafter.config.block_size=4", "--json")
+    before = run("-p", "demo", "--set", "drafter.config.block_size=4", "--json", "diff", str(stale))
+    assert before.exit_code == after.exit_code == 6
+    assert json.loads(before.stdout) == json.loads(after.stdout)
+    assert json.loads(run("--json", "show", str(stale)).stdout)["configs"]
+    made = json.loads(run("--json", "set", str(stale), "block_size=4").stdout)
+    assert made["configs"][0]["changed"] == [{"key": "block_size", "old": 8, "new": 4}]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("dflash_confg.mask_token_id=4", "did you mean dflash_config.mask_token_id?"),
+        ("block_size=abc", 'block_size is "abc", it must be a whole number'),
+        ("dflash_config.target_layer_ids=7", "a list of whole numbers"),
+        ("block_size=null", "block_size is null"),
+    ],
+)
+def test_set_refuses_what_cannot_be_meant(stale: Path, word: str, said: str) -> None:
+    before = stale.read_bytes()
+    error = run("set", str(stale), word).exception
+    assert isinstance(error, DeployError)
+    assert error.exit_code == 2 and said in error.why
+    assert stale.read_bytes() == before
+
+
+def test_set_adds_a_new_key_where_asked_to(stale: Path) -> None:
+    assert run("set", str(stale), "house.colour=red").exit_code != 0
+    assert run("set", "--new", str(stale), "house.colour=red").exit_code == 0
+    assert json.loads(stale.read_text())["house"] == {"colour": "red"}
+    assert run("set", "--new", str(stale), "block_size=abc").exit_code != 0
+
+
+def test_check_finds_a_stale_config_where_the_profile_is_told(stale: Path) -> None:
+    words = ("check", str(stale), "--target", TARGET)
+    assert run(*words).exit_code == 0
+    done = run(*words, "--profile", "demo")
+    assert done.exit_code == 6
+    assert "as_wanted: dflash_config.mask_token_id is 0, wanted 3" in done.stdout
+
+
 def test_set_never_writes_through_a_link(stale: Path, tmp_path: Path) -> None:
     link = tmp_path / "snapshot.json"
     link.symlink_to(stale)
