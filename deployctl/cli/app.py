@@ -17,6 +17,7 @@ from deployctl.cli import (
     fixes,
     inspect,
     measure,
+    output,
     profiles,
     releases,
     report,
@@ -31,7 +32,8 @@ app = typer.Typer(
         "Exit codes: 0 done or nothing to do, 1 internal error, 2 usage, 3 profile or playbook "
         "invalid, 4 host unreachable or access refused, 5 skipped: another run holds the lock, "
         "6 build or verify failed, 7 not ready, 8 smoke failed, 9 acceptance failed, "
-        "10 failed and the previous release was restored, 11 undecided, 130 interrupted."
+        "10 failed and the previous release was restored, 11 undecided, "
+        "12 plan --detailed-exitcode: there are changes, 130 interrupted."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -82,16 +84,17 @@ def main() -> None:
         code = 0
     except Exception as error:
         code = _internal(error)
+    output.settle()
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _tell(error: DeployError) -> None:
-    print(f"error: {error.what}", file=sys.stderr)
+    output.note(f"error: {error.what}")
     if error.why:
         first, *rest = error.why.splitlines()
-        print(f"  why: {first}", *(f"       {line}" for line in rest), sep="\n", file=sys.stderr)
+        output.note("\n".join([f"  why: {first}", *(f"       {line}" for line in rest)]))
     if error.next:
-        print(f"  next: {error.next}", file=sys.stderr)
+        output.note(f"  next: {error.next}")
 
 
 def _usage(error: Any) -> int:

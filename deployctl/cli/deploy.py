@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 
 
 class Part(NamedTuple):
@@ -125,13 +125,16 @@ def plan(
 
     loaded = running.load(profile, sets, hosts)
     chosen = running.load_playbook(playbook or loaded.playbook)
-    surveyed = survey(loaded, chosen, Options(skip=frozenset(skip)))
-    made = document.plan(loaded.name, chosen.name, [host for host, _ in surveyed])
+    running.check_skip(skip, chosen)
+    plans = [host for host, _ in survey(loaded, chosen, Options(skip=frozenset(skip)))]
+    made = document.plan(loaded.name, chosen.name, plans)
     if as_json:
-        print(json.dumps(made, indent=2, default=str))
+        output.say([json.dumps(made, indent=2, default=str)])
     else:
-        for line in summary.plan_lines(made):
-            print(line)
+        output.say(summary.plan_lines(made))
+    impossible = next((host.impossible for host in plans if host.impossible), None)
+    if impossible is not None:
+        raise typer.Exit(impossible.step.failure.exit_code)
     raise typer.Exit(PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from deployctl.cli import output
 from deployctl.errors import DeployError, UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def perform(
             if playbook is None or isinstance(playbook, str)
             else playbook
         )
-        _check_skip(skip, chosen)
+        check_skip(skip, chosen)
         from deployctl.engine.host_run import Options
         from deployctl.report.document import report as render
 
@@ -94,16 +95,13 @@ def perform(
         raise
     document = _run(profile, chosen, options, quiet)
     if metrics_file is not None:
-        from deployctl.report import textfile
-
-        textfile.write(document, metrics_file)
+        _write_metrics(document, metrics_file)
     if as_json:
-        print(json.dumps(document, indent=2, default=str))
+        output.say([json.dumps(document, indent=2, default=str)])
     else:
         from deployctl.report.summary import lines
 
-        for line in lines(document):
-            print(line)
+        output.say(lines(document))
     raise typer.Exit(document["exit_code"])
 
 
@@ -113,10 +111,23 @@ def _run(profile: Profile, playbook: Playbook, options: Any, quiet: bool) -> dic
 
     with terminal.listener(quiet) as listen:
         made = document.report(run(profile, playbook, options, listen))
-    store.save(made)
-    typer.echo(f"report: {store.save_page(made)}", err=True)
+    try:
+        store.save(made)
+        output.note(f"report: {store.save_page(made)}")
+    except OSError as error:
+        output.warn(f"the report is not kept: {error}")
     _notify(profile, made)
     return made
+
+
+def _write_metrics(document: Mapping[str, Any], path: Path) -> None:
+    """Write the textfile; the run has ended, and a file that cannot be written is a warning."""
+    from deployctl.report import textfile
+
+    try:
+        textfile.write(document, path)
+    except UsageError as error:
+        output.warn(f"{error.what}: {error.why}")
 
 
 def _notify(profile: Profile, document: Mapping[str, Any]) -> None:
@@ -126,15 +137,19 @@ def _notify(profile: Profile, document: Mapping[str, Any]) -> None:
     from deployctl.report import notify
 
     for complaint in notify.send(profile, document, os.environ):
-        typer.echo(complaint, err=True)
+        output.note(complaint)
 
 
-def _check_skip(skip: Sequence[str], playbook: Playbook) -> None:
+def check_skip(skip: Sequence[str], playbook: Playbook) -> None:
+    """Raise `UsageError` for a step to leave out that the playbook does not have."""
+    from deployctl.config.suggest import did_you_mean
+
     known = [item.step for item in playbook.steps]
     unknown = [step for step in skip if step not in known]
     if unknown:
         raise UsageError(
-            f"playbook {playbook.name} has no step {', '.join(unknown)}",
+            f"playbook {playbook.name} has no step {', '.join(unknown)}"
+            f"{did_you_mean(unknown[0], known)}",
             next=f"its steps: {', '.join(known)}",
         )
 

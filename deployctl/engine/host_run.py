@@ -18,7 +18,6 @@ from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import (
     RELEASES,
     HostPlan,
-    PlannedStep,
     ask,
     make,
     needs_release,
@@ -26,7 +25,7 @@ from deployctl.engine.plan import (
     wanted_release,
 )
 from deployctl.engine.record import HostRecord, RunRecord, StepRecord, outcome
-from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
+from deployctl.errors import DeployError, HostError, Interrupted, NotReady, RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
@@ -130,6 +129,7 @@ class HostRun:
             raise lock.held(self.record.host, again)
 
     def _carry_out(self, connected: Connected, answers: Answers) -> None:
+        self._check_serving(answers)
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
         self.record.previous = plan.current
@@ -212,9 +212,8 @@ class HostRun:
             raise aftermath.interrupted_twice(work, plan, self.interrupts) from None
 
     def _carry_out_steps(self, work: Work, plan: HostPlan) -> DeployError | None:
-        blocked = _blocked(plan)
-        if blocked is not None:
-            return run_step(work, blocked).error
+        if plan.impossible is not None:
+            return run_step(work, plan.impossible).error
         try:
             return switch.carry_out(self.run_record, work, plan)
         except KeyboardInterrupt:
@@ -240,21 +239,33 @@ class HostRun:
                 "mend what the reason names and run again",
             ) from error
 
+    def _check_serving(self, answers: Answers) -> None:
+        """Gates alone need a server that runs; without one there is nothing to ask."""
+        unit = answers.get("unit")
+        if unit is None or any(step.phase != "gate" for step in self.steps):
+            return
+        if unit["state"] == "running":
+            return
+        # With slots, a slot's own name is nothing that people could name.
+        first, profile = self.steps[0], self.run_record.profile
+        said = "is still starting" if unit["state"] == "starting" else "does not run"
+        raise NotReady(
+            self.record.host,
+            first.name,
+            "nothing serves",
+            f"the server of profile {profile} {said} (state: {unit['state']})",
+            f"run: deployctl up --profile {profile}",
+        )
+
     def _serving(self, answers: Answers) -> ReleasePaths:
         releases, name = answers["releases"], self.wanted.profile.name
         current = releases["current"]
-        if current is None and any(step.phase == "gate" for step in self.steps):
-            raise HostError(
-                self.record.host,
-                f"nothing of profile {name} is deployed here",
-                next=f"run: deployctl up --profile {name}",
-            )
         manifest = releases["releases"].get(current) or {}
         key = manifest.get("identity", {}).get("environment", "none")
         return ReleasePaths(name, current or "none", str(key))
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
-        if _blocked(plan) or not any(p.step.phase == "stage" for p in plan.steps):
+        if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):
             return []
         return [
             Call(
@@ -273,11 +284,6 @@ class HostRun:
             if step.name not in done:
                 why = "left out" if step.name in self.wanted.skip else "not reached"
                 self.record.steps.append(StepRecord(step.name, "skipped", reason=why))
-
-
-def _blocked(plan: HostPlan) -> PlannedStep | None:
-    """The first step that is known not to be possible: then nothing is begun."""
-    return next((p for p in plan.steps if p.plan.status == "blocked"), None)
 
 
 def _points_right(work: Work, plan: HostPlan) -> bool:

@@ -47,6 +47,11 @@ class HostPlan:
         return next((p for p in self.steps if p.plan.status in ("blocked", "unknown")), None)
 
     @property
+    def impossible(self) -> PlannedStep | None:
+        """The first step that is known not to be possible: then nothing is begun."""
+        return next((p for p in self.steps if p.plan.status == "blocked"), None)
+
+    @property
     def changes(self) -> bool:
         return any(p.plan.status == "change" for p in self.steps)
 

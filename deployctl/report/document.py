@@ -81,11 +81,13 @@ def plan(profile: str, playbook: str, plans: list[HostPlan]) -> dict[str, Any]:
         "profile": profile,
         "playbook": playbook,
         "changes": any(p.changes for p in plans),
+        "blocked": any(p.impossible for p in plans),
         "hosts": [
             {
                 "host": host.host,
                 "release": host.release,
                 "current": host.current,
+                "blocked": host.impossible.step.name if host.impossible else None,
                 "steps": [
                     {
                         "step": p.step.name,

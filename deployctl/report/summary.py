@@ -145,7 +145,15 @@ def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {step['step']:<11} {step['status']:<10} {step['reason']}".rstrip()
             for change in step["changes"]:
                 yield f"    {_change(change)}"
-    yield "there are changes" if document["changes"] else "nothing to change"
+    yield _plan_end(document)
+
+
+def _plan_end(document: Mapping[str, Any]) -> str:
+    blocked = [(host["host"], host["blocked"]) for host in document["hosts"] if host["blocked"]]
+    if blocked:
+        places = ", ".join(f"{step} on {host}" for host, step in blocked)
+        return f"blocked: {places} cannot be done, and nothing would be touched there"
+    return "there are changes" if document["changes"] else "nothing to change"
 
 
 def _change(change: Mapping[str, Any]) -> str:

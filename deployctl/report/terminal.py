@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from deployctl.engine import events
@@ -53,7 +53,9 @@ class Plain:
         text = describe(event)
         if text:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            print(f"{stamp} {text}", file=sys.stderr, flush=True)
+            # A full disk under the log must not end a run in the middle of a switch.
+            with suppress(OSError):
+                print(f"{stamp} {text}", file=sys.stderr, flush=True)
 
     def _is_news(self, event: events.StepProgress) -> bool:
         key = (event.host, event.step)

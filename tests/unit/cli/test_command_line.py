@@ -14,15 +14,18 @@ import pytest
 HEAVY = {"asyncio", "fabric", "http", "httpx", "huggingface_hub", "paramiko", "pydantic", "ssl"}
 
 
-def deployctl(*argv: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def deployctl(
+    *argv: str, cwd: Path | None = None, streams: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """deployctl in a process of its own; `streams` are a shell's redirections."""
     return subprocess.run(
-        [sys.executable, "-m", "deployctl", *argv],
+        ["sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, "-m", "deployctl", *argv],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
         timeout=60,
         cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1", **environment},
     )
 
 
@@ -34,7 +37,9 @@ def test_help_is_light() -> None:
         done = deployctl("--help")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0
-        assert "Exit codes: 0 done or nothing to do" in " ".join(done.stdout.split())
+        told = " ".join(done.stdout.split())
+        assert "Exit codes: 0 done or nothing to do" in told
+        assert "12 plan --detailed-exitcode" in told
         user = after.ru_utime - before.ru_utime
         spent.append(user + after.ru_stime - before.ru_stime)
     assert min(spent) < 0.3
@@ -58,7 +63,13 @@ def test_help_is_light() -> None:
         (["--version"], 0, "deployctl "),
         (["no-such-command"], 2, "No such command"),
         (["up"], 2, "--profile"),
-        (["up", "--profile", "demo", "--skip", "draftre"], 2, "has no step draftre"),
+        (
+            ["up", "--profile", "demo", "--skip", "draftre"],
+            2,
+            "has no step draftre; did you mean drafter?",
+        ),
+        (["plan", "--profile", "demo", "--skip", "drafterr"], 2, "did you mean drafter?"),
+        (["up", "--dry-run", "-p", "demo", "--skip", "drafterr"], 2, "did you mean drafter?"),
         (["up", "--profile", "demo", "--host", "elsewhere"], 2, "has no host elsewhere"),
         (["up", "--profile", "demo", "--lock-wait", "soon"], 2, "--lock-wait soon"),
         (["up", "--profile", "dmeo"], 2, "did you mean demo?"),

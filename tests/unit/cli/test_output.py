@@ -1,0 +1,52 @@
+"""A result that cannot be written is a warning; a run keeps its own result and exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.served.host import free_port
+from tests.unit.cli.test_command_line import deployctl
+
+PROFILE = """\
+extends: demo
+name: toy
+hosts: [{{name: here, local: true, root: {root}}}]
+serve: {{port: {port}}}
+"""
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    """A profile whose `down` finds nothing to stop, quickly."""
+    path = tmp_path / "toy.yaml"
+    path.write_text(PROFILE.format(root=tmp_path / "root", port=free_port()), encoding="utf-8")
+    return path
+
+
+def test_a_report_that_cannot_be_kept_is_a_warning(profile: Path) -> None:
+    done = deployctl("down", "-p", str(profile), "--json", XDG_STATE_HOME="/proc/nope")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "unchanged"
+    assert "warning: the report is not kept" in done.stderr
+    assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize(("verb", "code"), [("down", 0), ("smoke", 7)])
+@pytest.mark.parametrize("streams", [">/dev/full", "2>/dev/full", ">/dev/full 2>&1"])
+def test_a_full_disk_does_not_change_the_exit_code(
+    profile: Path, tmp_path: Path, verb: str, code: int, streams: str
+) -> None:
+    done = deployctl(verb, "-p", str(profile), streams=streams, XDG_STATE_HOME=str(tmp_path))
+    assert done.returncode == code, done.stderr
+
+
+def test_a_metrics_file_that_cannot_be_written_is_a_warning(profile: Path, tmp_path: Path) -> None:
+    done = deployctl(
+        *("smoke", "-p", str(profile), "--metrics-file", "/proc/nope/x"),
+        XDG_STATE_HOME=str(tmp_path),
+    )
+    assert done.returncode == 7
+    assert "warning: --metrics-file /proc/nope/x cannot be written" in done.stderr
