@@ -92,7 +92,8 @@ class AcceptanceStep(Step):
             for cause in found["diagnosis"]
             if cause["result"] != "ruled out"
         )
-        return AcceptanceFailed(host, self.name, said, why, "read the diagnosis", found)
+        where = "read the diagnosis on the report's page: deployctl report --open"
+        return AcceptanceFailed(host, self.name, said, why, where, found)
 
 
 def _as_tolerant(settings: AcceptanceSettings, tolerance: float | None) -> AcceptanceSettings:

@@ -65,6 +65,7 @@ def test_the_last_good_release_is_a_floor_within_its_tolerance(served: ServedHos
     assert found.evidence["last_good"]["release"] == good
     assert found.evidence["gate"]["floor"] == 7.5
     assert "below the floor of 7.5" in found.error.what
+    assert found.error.next.endswith("deployctl report --open")
 
 
 def test_other_prompts_are_not_compared_with(served: ServedHost) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployctl.errors import RemoteError
-from deployctl.steps.interface import Context
+from deployctl.steps.interface import Context, Unanswered
+from deployctl.steps.models import sources
 from deployctl.vllm.acceptance.counts import (
     Counts,
     mean_acceptance_length,
@@ -17,6 +18,7 @@ from deployctl.vllm.acceptance.counts import (
 from deployctl.vllm.acceptance.diagnosis import Facts, diagnose
 from deployctl.vllm.acceptance.measurement import Measured
 from deployctl.vllm.drafters import drafter
+from deployctl.vllm.drafters.drafter_shape import shape, text_config
 from deployctl.vllm.serving import serving_log
 
 START_OF_LOG = 256 * 1024
@@ -54,6 +56,8 @@ def diagnosis(
         backend=serving_log.backend(log) or context.wanted.profile.serve.attention_backend,
         capability=_capability(context),
         prefix_hits=measured.prefix_hits,
+        method=None if wanted is None else wanted.method,
+        multimodal=_multimodal(context),
     )
     return diagnose(facts), differences or []
 
@@ -114,11 +118,19 @@ def _fixes(context: Context) -> dict[str, str]:
 
 def _window(config: Mapping[str, Any]) -> int | None:
     """The sliding window of a drafter's config; 0 where no layer slides, None where unclear."""
-    kinds = config.get("layer_types")
-    if not isinstance(kinds, list) or "sliding_attention" not in kinds:
+    said = shape(config)
+    if not said.has_sliding_layers and not said.nested_use:
         return 0
-    window = config.get("sliding_window")
-    return window if isinstance(window, int) else None
+    return said.sliding_window if said.nested_window is None else said.nested_window
+
+
+def _multimodal(context: Context) -> bool | None:
+    """Whether the target nests its language model in something larger; None where not known."""
+    try:
+        target = sources.config(context.wanted, context.answers, "model")
+    except Unanswered:
+        return None
+    return text_config(target) is not target if target else None
 
 
 def _capability(context: Context) -> float | None:

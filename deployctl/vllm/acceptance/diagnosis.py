@@ -27,7 +27,8 @@ class Facts:
     `expected` is the mean acceptance length of the last good release or of a reference for this
     very pair. `early` and `late` are the lengths over the first and the last third of the
     requests. `window` is the drafter's sliding window in tokens, 0 where no layer slides.
-    `differences` are the keys of the drafter's config.json that are not as wanted.
+    `differences` are the keys of the drafter's config.json that are not as wanted. `multimodal`
+    says whether the target is more than a language model.
     """
 
     per_position: Sequence[float | None]
@@ -44,6 +45,8 @@ class Facts:
     backend: str | None = None
     capability: float | None = None
     prefix_hits: int | None = None
+    method: str | None = None
+    multimodal: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,44 @@ def _differs(*keys: str) -> Callable[[Facts], Checked]:
     return check
 
 
+def _concern(name: str, facts: Facts) -> Checked | None:
+    """Why a fix does not concern this pair, or why that is not known; None where it does."""
+    if name.startswith("dflash-") and facts.method not in (None, "dflash"):
+        return "ruled out", f"fix {name} concerns DFlash, the method is {facts.method}"
+    if name == "dflash-sliding-window":
+        return _slides_past(facts)
+    if name == "dflash-lm-head":
+        return _head_elsewhere(facts)
+    return None
+
+
+def _slides_past(facts: Facts) -> Checked | None:
+    if facts.window == 0:
+        return "ruled out", "no layer of the drafter has a sliding window"
+    if facts.window is None or facts.longest_prompt is None:
+        return "unknown", "the drafter's window or the prompts' length is not known"
+    if facts.longest_prompt <= facts.window:
+        return "ruled out", f"no prompt was longer than the window of {facts.window} tokens"
+    return None
+
+
+def _head_elsewhere(facts: Facts) -> Checked | None:
+    if facts.runner == "V1":
+        return "ruled out", "only the V2 model runner looked beside the head, this is V1"
+    if facts.multimodal is False:
+        return "ruled out", "the target is a language model, its head is where it is looked for"
+    if facts.runner is None or facts.multimodal is None:
+        return "unknown", "the model runner, or whether the target is multimodal, is not known"
+    return None
+
+
 def _fix(name: str) -> Callable[[Facts], Checked]:
-    """Whether the build lacks a fix."""
+    """Whether the build lacks a fix that concerns this pair."""
 
     def check(facts: Facts) -> Checked:
+        concern = _concern(name, facts)
+        if concern is not None and concern[0] == "ruled out":
+            return concern
         verdict = facts.fixes.get(name)
         if verdict is None:
             return "unknown", f"fix {name} was not probed"
@@ -111,6 +148,8 @@ def _fix(name: str) -> Callable[[Facts], Checked]:
             verdict = "present" if facts.runner == "V2" else "absent on this runner"
         if verdict == "present":
             return "ruled out", f"fix {name} is present"
+        if concern is not None:
+            return concern
         if verdict.startswith("absent"):
             return "confirmed", f"fix {name} is {verdict}"
         return "unknown", f"fix {name} is {verdict}"
@@ -119,13 +158,9 @@ def _fix(name: str) -> Callable[[Facts], Checked]:
 
 
 def _window(facts: Facts) -> Checked:
-    if facts.window == 0:
-        return "ruled out", "no layer of the drafter has a sliding window"
-    if facts.window is None or facts.longest_prompt is None:
-        return "unknown", "the drafter's window or the prompts' length is not known"
-    if facts.longest_prompt <= facts.window:
-        return "ruled out", f"no prompt was longer than the window of {facts.window} tokens"
     verdict, reason = _fix("dflash-sliding-window")(facts)
+    if _concern("dflash-sliding-window", facts) is not None:
+        return verdict, reason
     longest = f"prompts of up to {facts.longest_prompt} tokens, a window of {facts.window}"
     return verdict, f"{reason}; {longest}"
 
@@ -133,9 +168,15 @@ def _window(facts: Facts) -> Checked:
 def _runner(facts: Facts) -> Checked:
     if facts.runner is None:
         return "unknown", "the log does not say which model runner is used"
-    needs_v2 = [name for name, verdict in facts.fixes.items() if verdict == "v2-only"]
-    if needs_v2 and facts.runner == "V1":
-        return "confirmed", f"{', '.join(needs_v2)} only on the V2 model runner, this is V1"
+    if facts.runner == "V1":
+        only_v2 = [name for name, verdict in facts.fixes.items() if verdict == "v2-only"]
+        checked = {name: _fix(name)(facts) for name in only_v2}
+        missed = [name for name, (result, _) in checked.items() if result == "confirmed"]
+        if missed:
+            return "confirmed", f"{', '.join(missed)} only on the V2 model runner, this is V1"
+        for name, (result, reason) in checked.items():
+            if result == "unknown":
+                return "unknown", f"{name} is only on the V2 model runner: {reason}"
     return "ruled out", f"the {facts.runner} model runner, as its fixes need it"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 
@@ -76,6 +77,49 @@ def test_positions_that_vanish_past_the_window() -> None:
         "sliding-window layers run as full attention",
         "the wrong model runner",
     ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "result", "reason"),
+    [
+        ({"window": 0}, "ruled out", "no layer of the drafter"),
+        ({"window": 2048, "longest_prompt": 300}, "ruled out", "no prompt was longer"),
+        ({"window": None}, "unknown", "is not known"),
+        ({"window": 64, "longest_prompt": 300}, "confirmed", "only on the V2"),
+        ({"window": 64, "longest_prompt": 300, "method": "eagle3"}, "ruled out", "concerns DFlash"),
+        ({"window": 64, "longest_prompt": 300, "runner": "V2"}, "ruled out", "is present"),
+    ],
+)
+def test_a_fix_confirms_a_cause_only_where_it_concerns_the_drafter(
+    facts: dict[str, Any], result: str, reason: str
+) -> None:
+    """README's example: V1 on a CPU, and a drafter whose layers all have full attention."""
+    known = replace(STALE, differences=(), fixes={"dflash-sliding-window": "v2-only"})
+    found = {one["cause"]: one for one in diagnose(replace(known, **facts))}
+    window = found["sliding-window layers run as full attention"]
+    assert window["result"] == result
+    assert found["the wrong model runner"]["result"] == result
+    if result != "confirmed":
+        assert reason in window["reason"]
+
+
+@pytest.mark.parametrize(
+    ("runner", "multimodal", "result"),
+    [
+        ("V1", True, "ruled out"),
+        ("V2", False, "ruled out"),
+        ("V2", None, "unknown"),
+        ("V2", True, "confirmed"),
+    ],
+)
+def test_the_lm_head_matters_for_multimodal_targets_on_the_v2_runner(
+    runner: Literal["V1", "V2"], multimodal: bool | None, result: str
+) -> None:
+    facts = replace(STALE, differences=(), fixes={"dflash-lm-head": "absent"})
+    facts = replace(facts, runner=runner, multimodal=multimodal)
+    assert "the drafter does not share the target's lm_head" in {
+        one["cause"] for one in diagnose(facts) if one["result"] == result
+    }
 
 
 def test_one_layer_off_shows_against_what_the_pair_reaches() -> None:
