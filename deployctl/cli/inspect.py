@@ -25,7 +25,7 @@ def status(
 ) -> None:
     """What serves on each host, since when, and whether it is healthy now."""
     from deployctl.engine.status import survey
-    from deployctl.report.summary import status_lines
+    from deployctl.report.serving import status_lines
 
     document = survey(running.load(profile, sets, hosts))
     if as_json:
@@ -61,7 +61,7 @@ def history(
 ) -> None:
     """The ledger: every run on each host, what it changed and how it ended."""
     from deployctl.engine.status import ledger
-    from deployctl.report.summary import history_lines
+    from deployctl.report.serving import history_lines
 
     document = ledger(running.load(profile, sets, hosts), last)
     if as_json:

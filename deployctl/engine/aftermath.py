@@ -5,8 +5,9 @@ from __future__ import annotations
 from deployctl.engine.execute import Work
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan
-from deployctl.errors import ConnectionLost, Interrupted, RemoteError
+from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
 from deployctl.hosts.session import Call
+from deployctl.steps.servers.process import was_proven
 
 
 def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Interrupted:
@@ -22,6 +23,25 @@ def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Int
     )
 
 
+def told(work: Work, plan: HostPlan, interrupts: Interrupts, error: DeployError) -> DeployError:
+    """A failure after which nothing goes back; an interrupt says what was left, unless it came
+    while staging."""
+    if not isinstance(error, Interrupted):
+        return error
+    phases = {planned.step.name: planned.step.phase for planned in plan.steps}
+    reached = {phases.get(step.step) for step in work.record.steps if step.status != "unchanged"}
+    if not reached & {"switch", "gate"}:
+        return error
+    with interrupts.shielded():
+        left = left_behind(work)
+    name = work.wanted.profile.name
+    return Interrupted(
+        error.what,
+        f"{left}; the gates that were not reached were not asked of it",
+        f"run: deployctl up --profile {name} (it proves what runs and asks its gates)",
+    )
+
+
 def left_behind(work: Work) -> str:
     """What runs on the host now; says so where that cannot be known."""
     try:
@@ -33,7 +53,7 @@ def left_behind(work: Work) -> str:
     if isinstance(unit, RemoteError | ConnectionLost):
         return f"what serves is unknown: {unit.what}"
     if unit["state"] in ("starting", "running"):
-        proven = "proven ready" if unit["kept"] else "not proven ready"
+        proven = "proven ready" if was_proven(unit) else "not proven ready"
         return f"release {unit['release']} runs, pid {unit['pid']}, {proven}"
     rest = ", ".join(str(member["pid"]) for member in unit["members"])
     return "nothing serves" + (f"; processes left: {rest}" if rest else "")

@@ -185,6 +185,7 @@ class HostRun:
         finally:
             self.record.gaps = work.gaps.closed
             self.record.without_service = work.gaps.total()
+            self.record.still_without_service = work.gaps.open
             with self.interrupts.shielded():
                 session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
 
@@ -205,6 +206,7 @@ class HostRun:
         self.record.error = failed
         astray = dead is not None and dead.phase != "staging"
         if not switch.may_restore(work, plan, failed, astray) or self.options.keep_failed:
+            self.record.error = aftermath.told(work, plan, self.interrupts, failed)
             return
         try:
             switch.restore(self.run_record, work, plan, failed.what)

@@ -55,6 +55,8 @@ class HostRecord:
     round_trips: int = 0
     without_service: float | None = None
     """Seconds in which nothing served, where the run interrupted a serving release."""
+    still_without_service: bool = False
+    """Whether nothing was proven to serve when the run ended: `without_service` goes on."""
     gaps: list[float] = field(default_factory=list)
     """The same, gap by gap."""
     way_back: DeployError | None = None

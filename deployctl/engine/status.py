@@ -9,9 +9,12 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine import slots
 from deployctl.engine.connect import connect
+from deployctl.engine.ledger import GATES
 from deployctl.engine.plan import ask
 from deployctl.hosts.session import Session
 from deployctl.steps.interface import Answers, Question
+from deployctl.steps.measuring.gates import MEASURED, PROCESS
+from deployctl.steps.servers.process import RUNNING, identity, was_proven
 
 SCHEMA = "deployctl.status/1"
 
@@ -47,29 +50,56 @@ def survey(profile: Profile) -> dict[str, Any]:
 
 
 def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
-    unit, health = answers.get("unit"), answers.get("health")
+    unit, health = answers.get("unit") or {"state": "unknown"}, answers.get("health")
     releases = answers.get("releases") or {}
-    current = releases.get("current")
-    manifest = (releases.get("releases") or {}).get(current) or {}
-    evidence = manifest.get("evidence", {})
-    running = bool(unit) and unit["state"] == "running"
+    current, serving = releases.get("current"), unit.get("release")
+    manifests = releases.get("releases") or {}
+    evidence = (manifests.get(current) or {}).get("evidence", {})
+    runs = unit["state"] in RUNNING
+    ledger = releases.get("ledger") or []
+    judged = serving if runs else current
+    gates = _gates(ledger, judged, (manifests.get(judged) or {}).get("evidence", {}))
     return {
         "host": host.name,
         "current": current,
         "previous": releases.get("previous"),
-        "serving": unit.get("release") if unit else None,
-        "state": unit["state"] if unit else "unknown",
-        "pid": unit.get("pid") if unit else None,
-        "since": unit.get("started") if unit else None,
+        "serving": serving,
+        "state": unit["state"],
+        "pid": unit.get("pid") if runs else None,
+        "since": unit.get("started") if runs else None,
+        "proven": was_proven(unit),
+        "restarts": unit.get("restarts", 0),
+        "last_exit": _last_exit(unit),
         "port": answers.get("port"),
         "health": health and {"status": health["status"], "error": health["error"]},
-        "healthy": running and bool(health) and health["status"] == 200,
+        "healthy": unit["state"] == "running" and bool(health) and health["status"] == 200,
         "drift": _drift(evidence.get("drafter", {}), answers),
-        "smoke": evidence.get("smoke"),
-        "acceptance": evidence.get("acceptance"),
-        "verdicts": _verdicts(releases.get("ledger") or [], current),
-        "last_run": _last_run(releases.get("ledger") or []),
+        "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
+        "smoke": gates.get("smoke") if runs else None,
+        "acceptance": gates.get("acceptance") if runs else None,
+        "verdicts": {
+            gate: {
+                "verdict": said["verdict"],
+                "time": said[MEASURED],
+                "this_process": runs and said.get(PROCESS) == identity(unit),
+            }
+            for gate, said in gates.items()
+        },
+        "last_run": _last_run(ledger),
     }
+
+
+def _last_exit(unit: dict[str, Any]) -> dict[str, Any] | None:
+    if unit.get("ended") is None:
+        return None
+    return {"status": unit["rc"], "time": unit["ended"]}
+
+
+def _loaded_other(evidence: dict[str, Any], unit: dict[str, Any]) -> bool:
+    """Whether the process is known to have read another config.json than the proven one."""
+    proven = evidence.get("drafter", {}).get("sha256")
+    loaded = (unit.get("loaded") or {}).values()
+    return proven is not None and any(digest != proven for digest in loaded)
 
 
 def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
@@ -80,13 +110,20 @@ def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
     return bool(config["sha256"] != expected)
 
 
-def _verdicts(entries: list[dict[str, Any]], release: str | None) -> dict[str, Any]:
-    """Each gate's newest verdict on a release, with its time."""
-    found: dict[str, Any] = {}
+def _gates(
+    entries: list[dict[str, Any]], release: str | None, sealed: dict[str, Any]
+) -> dict[str, Any]:
+    """What each gate measured last on a release: the release's sealed evidence, or the verdict
+    and the figures of a later run that kept no evidence because it did not pass."""
+    found = {gate: sealed[gate] for gate in GATES if sealed.get(gate, {}).get(MEASURED) is not None}
     for entry in entries:
-        if entry.get("release") == release:
-            for gate, said in (entry.get("verdicts") or {}).items():
-                found[gate] = {"verdict": said["verdict"], "time": entry["time"]}
+        if entry.get("release") != release:
+            continue
+        for gate, said in (entry.get("verdicts") or {}).items():
+            at = said.get(MEASURED) or entry["time"]
+            if gate not in found or at > found[gate][MEASURED]:
+                figures = entry.get("figures", {}) if gate == "acceptance" else {}
+                found[gate] = {**figures, **said, MEASURED: at}
     return found
 
 

@@ -40,6 +40,7 @@ def _host(host: HostRecord) -> dict[str, Any]:
         "restored": host.restored,
         "round_trips": host.round_trips,
         "without_service": host.without_service and round(host.without_service, 3),
+        "still_without_service": host.still_without_service,
         "gaps": [round(gap, 3) for gap in host.gaps],
         "error": _error(host.error),
         "way_back_error": _error(host.way_back),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from deployctl.report.measured import bench_lines
@@ -34,7 +33,9 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
         if host["took_up"]:
             yield f"  took up run {host['took_up']}, which had ended without a word"
         if host["without_service"] is not None:
-            yield f"  without service for {host['without_service']:.1f} s{_gaps(host['gaps'])}"
+            so_far = ", and still without" if host.get("still_without_service") else ""
+            gaps = _gaps(host["gaps"])
+            yield f"  without service for {host['without_service']:.1f} s{gaps}{so_far}"
         if host["error"]:
             yield from (f"  {line}" for line in error_lines(host["error"]))
         if host["way_back_error"]:
@@ -67,17 +68,21 @@ def _detail(step: Mapping[str, Any]) -> str:
     evidence = step["evidence"]
     if step["step"] == "drafter" and step["status"] == "unchanged":
         return "config.json is as wanted" if evidence.get("sha256") else str(step.get("reason", ""))
+    if step["step"] == "drafter" and step.get("changes"):
+        # What this run wrote: the evidence tells what differs from upstream, whenever written.
+        return ", ".join(_change(change) for change in step["changes"])
     describe = {
         "build": _build,
         "clean": None if step["status"] == "unchanged" else _clean,
         "drafter": _drafter,
         "ready": _ready,
         "smoke": _smoke,
-        "acceptance": _acceptance,
+        "acceptance": acceptance_line,
         "lossless": _lossless,
     }.get(step["step"])
     if describe is not None and evidence:
-        return describe(evidence)
+        earlier = step["status"] == "unchanged" and step["step"] in ("smoke", "acceptance")
+        return f"{step['reason']}: {describe(evidence)}" if earlier else describe(evidence)
     return str(step.get("reason", "")) if step["status"] in ("unchanged", "skipped") else ""
 
 
@@ -118,17 +123,17 @@ def _smoke(evidence: Mapping[str, Any]) -> str:
     return ", ".join(f"{check['name']}: {check['result']['verdict']}" for check in checks)
 
 
-def _acceptance(evidence: Mapping[str, Any]) -> str:
+def acceptance_line(evidence: Mapping[str, Any]) -> str:
+    """A verdict on acceptance with its figures, as far as they are known."""
     length = evidence.get("mean_acceptance_length")
     verdict = evidence.get("verdict", "unknown")
     if length is None:
         return f"{verdict}: mean acceptance length unknown"
-    positions = " ".join(
-        "-" if rate is None else f"{rate:.3f}" for rate in evidence.get("per_position") or []
-    )
+    rates = ["-" if r is None else f"{r:.3f}" for r in evidence.get("per_position") or []]
+    positions = f", per position {' '.join(rates)}" if rates else ""
     interval = evidence.get("interval")
     span = f" [{interval['low']:.2f}, {interval['high']:.2f}]" if interval else ""
-    return f"{verdict}: mean acceptance length {length:.2f}{span}, per position {positions}"
+    return f"{verdict}: mean acceptance length {length:.2f}{span}{positions}"
 
 
 def _lossless(evidence: Mapping[str, Any]) -> str:
@@ -163,47 +168,3 @@ def _change(change: Mapping[str, Any]) -> str:
     old = "nothing" if change["old"] is None else change["old"]
     new = "nothing" if change["new"] is None else change["new"]
     return f"{change['what']}: {old} -> {new}{why}"
-
-
-def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """A status in lines."""
-    for host in document["hosts"]:
-        health = host["health"]
-        answer = "unknown" if not health else health["error"] or f"/health {health['status']}"
-        yield f"{host['host']}  {'healthy' if host['healthy'] else 'NOT healthy'}"
-        yield f"  state     {host['state']}, {answer}"
-        links = f"current {host['current'] or 'none'}, previous {host['previous'] or 'none'}"
-        yield f"  release   {host['serving'] or 'none'} ({links})"
-        if host["pid"]:
-            yield f"  process   {host['pid']} since {_when(host['since'])}"
-        drift = {None: "unknown", True: "DRIFTED", False: "as proven"}[host["drift"]]
-        yield f"  drafter   config.json {drift}"
-        if host["acceptance"]:
-            yield f"  accepted  {_acceptance(host['acceptance'])}"
-        if host["last_run"]:
-            last = host["last_run"]
-            yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"
-        for gate, said in host["verdicts"].items():
-            yield f"  {gate:<9} last verdict {said['verdict']}, {_when(said['time'])}"
-
-
-def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """A ledger in lines, oldest first."""
-    for host in document["hosts"]:
-        yield host["host"]
-        for entry in host["runs"]:
-            length = entry.get("figures", {}).get("mean_acceptance_length")
-            figure = f"  mean acceptance length {length:.2f}" if length is not None else ""
-            changed = ", ".join(entry.get("changed", [])) or "nothing"
-            who = f"{entry.get('user') or 'unknown'} from {entry.get('from') or 'unknown'}"
-            yield (
-                f"  {_when(entry['time'])}  {entry['run']}  {entry.get('playbook') or '':<9} "
-                f"{entry['outcome']:<11} release {entry['release']}  by {who}  "
-                f"changed {changed}{figure}"
-            )
-        if not host["runs"]:
-            yield "  no runs"
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -46,6 +46,7 @@ def test_while_switching_the_way_back_is_finished(
     unit = served.unit()
     assert (unit["release"], unit["kept"]) == (good, True)
     assert served.ledger()[-1]["outcome"] == "interrupted"
+    assert served.up().outcome == "passed", "the gates are asked of the process that came back"
     assert served.up().outcome == "unchanged"
 
 

@@ -114,6 +114,8 @@ def test_unattended_a_known_failure_costs_no_second_gap(served: ServedHost) -> N
     good = served.up().hosts[0].release
     assert served.up(STALE, only_if_changed=True).outcome == "rolled-back"
     pid = served.unit()["pid"]
+    asked = served.up(STALE, only_if_changed=True)
+    assert (asked.outcome, asked.hosts[0].release) == ("passed", good), "a process never asked"
     again = served.up(STALE, only_if_changed=True)
     assert (again.outcome, again.hosts[0].release) == ("unchanged", good)
     assert served.unit()["pid"] == pid

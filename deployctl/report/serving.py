@@ -1,0 +1,95 @@
+"""What serves and what was run before, in lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from deployctl.report.summary import acceptance_line
+
+WORDS = {"stopped": "stopped", "absent": "nothing was ever started"}
+"""States that are nobody's failure; every other that is not healthy is one."""
+
+
+def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """A status in lines."""
+    for host in document["hosts"]:
+        yield f"{host['host']}  {_headline(host)}"
+        yield f"  state     {_state(host)}"
+        links = f"current {host['current'] or 'none'}, previous {host['previous'] or 'none'}"
+        yield f"  release   {host['serving'] or 'none'} ({links})"
+        if host["pid"]:
+            yield f"  process   {_process(host)}"
+        drift = {None: "unknown", True: "DRIFTED", False: "as proven"}[host["drift"]]
+        other = ", and the running process loaded another one" if host["loaded_other"] else ""
+        yield f"  drafter   config.json {drift}{other}"
+        if host["acceptance"]:
+            yield f"  accepted  {acceptance_line(host['acceptance'])}"
+        if host["last_run"]:
+            last = host["last_run"]
+            yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"
+        for gate, said in host["verdicts"].items():
+            of = "" if said["this_process"] or not host["pid"] else ", on an earlier process"
+            yield f"  {gate:<9} last verdict {said['verdict']}, measured{of} {when(said['time'])}"
+
+
+def _headline(host: Mapping[str, Any]) -> str:
+    if not host["healthy"]:
+        return WORDS.get(host["state"], "NOT healthy")
+    if host["loaded_other"]:
+        return "it answers, and does NOT draft as proven"
+    return "healthy" if host["proven"] else "it answers, and is not proven"
+
+
+def _state(host: Mapping[str, Any]) -> str:
+    if not host["pid"]:
+        return f"{host['state']}{_exit(host)}"
+    health = host["health"]
+    answer = "unknown" if not health else health["error"] or f"/health {health['status']}"
+    return f"{host['state']}, {answer}"
+
+
+def _process(host: Mapping[str, Any]) -> str:
+    parts = [f"{host['pid']} since {when(host['since'])}"]
+    if host["restarts"]:
+        times = "time" if host["restarts"] == 1 else "times"
+        parts.append(f"restarted {host['restarts']} {times} by its supervisor{_exit(host)}")
+    if not host["proven"]:
+        parts.append("not the process that was proven: deployctl up proves it")
+    return "; ".join(parts)
+
+
+def _exit(host: Mapping[str, Any]) -> str:
+    """How the last process ended, where that is known."""
+    last = host["last_exit"]
+    if last is None:
+        return ""
+    status = last["status"]
+    how = ""
+    if status is not None:
+        how = f", killed by signal {-status}" if status < 0 else f", status {status}"
+    return f"{how}, ended {when(last['time'])}"
+
+
+def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """A ledger in lines, oldest first."""
+    for host in document["hosts"]:
+        yield host["host"]
+        for entry in host["runs"]:
+            length = entry.get("figures", {}).get("mean_acceptance_length")
+            figure = f"  mean acceptance length {length:.2f}" if length is not None else ""
+            changed = ", ".join(entry.get("changed", [])) or "nothing"
+            who = f"{entry.get('user') or 'unknown'} from {entry.get('from') or 'unknown'}"
+            yield (
+                f"  {when(entry['time'])}  {entry['run']}  {entry.get('playbook') or '':<9} "
+                f"{entry['outcome']:<11} release {entry['release']}  by {who}  "
+                f"changed {changed}{figure}"
+            )
+        if not host["runs"]:
+            yield "  no runs"
+
+
+def when(seconds: float) -> str:
+    """A time in UTC, given in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
