@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,11 +12,31 @@ def lines(host: str, evidence: Mapping[str, Any]) -> Iterator[str]:
     yield f"{host}  GPU {evidence.get('gpu', 'unknown')}"
     for index, memory in (evidence.get("memory_before") or {}).items():
         yield f"  GPU {index}: {'unknown' if memory is None else f'{memory} MiB'} in use"
-    for holder in evidence.get("holders") or ():
-        yield f"  {_holder(holder)}"
-        yield f"      {holder['why']}"
+    if evidence.get("port"):
+        yield from _port(evidence["port"])
+    holders, concerned = evidence.get("holders") or (), evidence.get("concerned") or ()
+    for holder in holders:
+        if holder["pid"] in concerned:
+            yield f"  {_holder(holder)}"
+            yield f"      {holder['why']}"
+    others = sum(holder["pid"] not in concerned for holder in holders)
+    if others:
+        noun = "process" if others == 1 else "processes"
+        yield f"  {others} other {noun} of vLLM or on other GPUs"
     for reason in evidence.get("unknown") or ():
         yield f"  not known: {reason}"
+
+
+def _port(port: Mapping[str, Any]) -> Iterator[str]:
+    if port["listening"] is None:
+        yield f"  port {port['port']}: not known: {port['unknown']}"
+    elif not port["listening"]:
+        yield f"  port {port['port']}: free"
+    for holder in port["holders"]:
+        told = textwrap.shorten(holder["command"], 200, placeholder=" …") or holder["comm"]
+        yield f"  port {port['port']}: held by {holder['pid']}  {told}"
+    if port["listening"] and port["unknown"]:
+        yield f"  port {port['port']}: {port['unknown']}"
 
 
 def _holder(holder: Mapping[str, Any]) -> str:

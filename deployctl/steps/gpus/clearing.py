@@ -80,15 +80,40 @@ def changes(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[Change
 
 
 def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
-    """What was found before anything is stopped."""
+    """What was found before anything is stopped. `concerned` are the PIDs of those holders that
+    are ours or hold a GPU of the profile, or may."""
+    wanted_gpus = {gpu["uuid"] for gpu in now.gpus}
+    concerned = [
+        v.process.pid
+        for v in now.holders()
+        if v.word == "ours"
+        or (wanted_gpus and (v.process.gpus is None or v.process.gpus & wanted_gpus))
+    ]
     return {
         "gpu": profile_gpus.words(answers),
         "scope": wanted.option("clean", "scope", wanted.profile.clean.scope),
+        "port": _port(wanted, answers),
         "holders": [tell(verdict) for verdict in now.holders()],
+        "concerned": concerned,
         "stopped": [],
         "memory_before": now.memory(),
         "memory_after": None,
         "unknown": list(now.blind),
+    }
+
+
+def _port(wanted: Deployment, answers: Answers) -> Evidence:
+    """Who holds the profile's port; `listening` None where that is not known."""
+    port, found = wanted.profile.serve.port, answers.get("port")
+    if found is None:
+        unknown = answers.unknown("port")
+        reason = "" if unknown is None else unknown.reason
+        return {"port": port, "listening": None, "holders": [], "unknown": reason}
+    return {
+        "port": port,
+        "listening": found["listening"],
+        "holders": found["holders"],
+        "unknown": found.get("unknown"),
     }
 
 

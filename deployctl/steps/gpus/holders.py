@@ -7,12 +7,15 @@ start time.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from deployctl.vllm.serving.titles import Part, part
 
+LINE = 200
+"""Characters of a command line that are shown."""
 Look = Mapping[str, Any]
 """The answer of `gpu.holders`."""
 
@@ -56,8 +59,9 @@ class Process:
 
     @property
     def name(self) -> str:
-        """Its command for people, or its short name."""
-        return " ".join(self.command)[:200] or self.comm
+        """Its command for people, or its short name; a long one ends with a whole word."""
+        told = textwrap.shorten(" ".join(self.command), LINE, placeholder=" …")
+        return self.comm if told in ("", "…") else told
 
     def profiles(self) -> set[str]:
         """Profiles whose directories it uses."""

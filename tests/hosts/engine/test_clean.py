@@ -152,10 +152,13 @@ def command(served: ServedHost, *argv: str) -> tuple[int, str]:
 
 
 def test_clean_plan_shows_each_holder_and_touches_none(served: ServedHost) -> None:
-    with engine(server_log(served)) as ours:
+    port = socket.create_server(("127.0.0.1", served.port))
+    with engine(server_log(served)) as ours, engine(None) as stranger, port:
         code, shown = command(served, "clean", "--plan")
         assert code == 0 and is_alive(ours.pid)
     lines = shown.splitlines()
+    assert any(f"  port {served.port}: held by {os.getpid()}  " in line for line in lines)
+    assert not any(str(stranger.pid) in line.split() for line in lines)
     assert lines[0].startswith("here  GPU absent: ")
     assert any(f"ours     {ours.pid:>8}  " in line for line in lines)
     assert "      it uses @/profiles/stand (file)" in lines

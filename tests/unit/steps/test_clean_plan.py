@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from deployctl.config.profile import Profile
+from deployctl.report.holders import lines
 from deployctl.steps.clean import CleanStep
 from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.scene import Scene, scene
@@ -99,7 +100,7 @@ ABSENT = {
     "apps": [],
     "apps_unknown": None,
 }
-STOPPED = {"state": "absent", "members": [], "release": None, "pid": None}
+STOPPED: dict[str, Any] = {"state": "absent", "members": [], "release": None, "pid": None}
 RUNNING = {"state": "running", "members": [{"pid": 5, "start": 50}], "release": "r1", "pid": 5}
 
 
@@ -121,6 +122,27 @@ def plan(deployment: Deployment, **changes: Any) -> Plan:
 
 def seen(deployment: Deployment, **changes: Any) -> Scene:
     return scene(deployment, answers(**changes))
+
+
+def test_the_port_and_who_concerns_the_profile_are_told() -> None:
+    words = ["vllm", *("--a-long-option" for _ in range(30))]
+    holding = process(8, comm="vllm", command=words, devices=["nvidia2"])
+    server = [process(7, comm="VLLM::EngineCor", command=["VLLM::EngineCore"]), holding]
+    holder = {"pid": 9, "comm": "nc", "command": "nc -l " + "word " * 60}
+    port = {"listening": True, "holders": [holder], "unknown": None}
+    evidence = plan(wanted(), holders=look(*server), port=port).evidence
+    assert evidence["port"]["holders"] == [holder]
+    assert evidence["concerned"] == [8]
+    shown = list(lines("here", evidence))
+    (told,) = [line for line in shown if "port 8123: held by 9  nc -l word" in line]
+    assert told.endswith(" word …")
+    (told,) = [line for line in shown if "--a-long-option" in line]
+    assert told.endswith(" --a-long-option …")
+    assert shown[-1] == "  1 other process of vLLM or on other GPUs"
+    free = plan(wanted()).evidence
+    assert "  port 8123: free" in lines("here", free)
+    unknown = plan(wanted(), port=Unknown("time", "no answer")).evidence
+    assert "  port 8123: not known: no answer" in lines("here", unknown)
 
 
 def test_nothing_to_stop_is_still_measured() -> None:
