@@ -68,7 +68,7 @@ class BlueGreenRun:
         run = whole.run_record.run
         taken, front, unit, entries = connected.session.ask(
             [
-                lock.take(profile.name, run, whole.options.lock_wait),
+                lock.take(profile.name, run, whole.options.lock_wait, whole.run_record.playbook),
                 slots.ask_live(profile),
                 Call("units.state", {"name": profile.name}),
                 Call("releases.ledger", {"profile": profile.name, "last": 50}),

@@ -133,7 +133,8 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
     began = time.monotonic()
     context = work.context(step.name)
     if plan.status in ("unknown", "blocked"):
-        error: DeployError = step.fail(context, "cannot be done", plan.reason)
+        advice = "mend what the reason names, then see: deployctl plan"
+        error: DeployError = step.fail(context, "cannot be done", plan.reason, advice)
         status: StepStatus = "unknown" if plan.status == "unknown" else "failed"
         refused = StepRecord(step.name, status, 0.0, plan.evidence, error=error, attempted=False)
         return _ended(work, refused)

@@ -89,8 +89,9 @@ class HostRun:
         asked = questions(self.steps, self.wanted)
         if self.options.release:
             asked = {RELEASES: asked[RELEASES]}
-        name, run = self.wanted.profile.name, self.run_record.run
-        answers, (taken,) = ask(connected, asked, [lock.take(name, run)])
+        name, run = self.wanted.profile.name, self.run_record
+        take = lock.take(name, run.run, playbook=run.playbook)
+        answers, (taken,) = ask(connected, asked, [take])
         if isinstance(taken, RemoteError):
             self._wait(connected, taken)
             # What was answered before the other run ended is stale by the time we hold the lock.
@@ -102,6 +103,7 @@ class HostRun:
     def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
         """Turn to an earlier release: nothing is staged for it, and its questions are its own."""
         self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)
+        self.record.earlier = True
         self.steps = [step for step in self.steps if step.phase != "stage"]
         return ask(connected, questions(self.steps, self.wanted))[0]
 
@@ -123,7 +125,8 @@ class HostRun:
         if not self.options.lock_wait:
             raise lock.held(self.record.host, taken)
         self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
-        waited = lock.take(self.wanted.profile.name, self.run_record.run, self.options.lock_wait)
+        name, run = self.wanted.profile.name, self.run_record
+        waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
         (again,) = connected.session.ask([waited])
         if isinstance(again, RemoteError):
             raise lock.held(self.record.host, again)
@@ -281,11 +284,21 @@ class HostRun:
         ]
 
     def _note_skipped(self) -> None:
-        done = {step.step for step in self.record.steps}
-        for step in self.steps:
-            if step.name not in done:
-                why = "left out" if step.name in self.wanted.skip else "not reached"
-                self.record.steps.append(StepRecord(step.name, "skipped", reason=why))
+        """Name the steps that did not run, before those of a way back."""
+        records = self.record.steps
+        done = {step.step for step in records}
+        back = (i for i, step in enumerate(records) if step.step.startswith(switch.RESTORED))
+        skipped = [
+            StepRecord(
+                step.name,
+                "skipped",
+                reason="left out" if step.name in self.wanted.skip else "not reached",
+            )
+            for step in self.steps
+            if step.name not in done
+        ]
+        at = next(back, len(records))
+        records[at:at] = skipped
 
 
 def _points_right(work: Work, plan: HostPlan) -> bool:

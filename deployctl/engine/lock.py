@@ -29,15 +29,18 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def take(profile: str, run: str, wait: float = 0.0) -> Call:
+def take(profile: str, run: str, wait: float = 0.0, playbook: str = "") -> Call:
     """The request that takes the lock; it travels with the questions."""
-    return Call("releases.lock", {"profile": profile, "holder": holder(run), "wait": wait})
+    named = {**holder(run), "playbook": playbook}
+    return Call("releases.lock", {"profile": profile, "holder": named, "wait": wait})
 
 
 def describe(named: Mapping[str, Any]) -> str:
     """A holder in words."""
     who = f"{named.get('user', 'someone')} from {named.get('from', 'an unknown machine')}"
-    return f"run {named.get('run', 'unknown')} by {who}, pid {named.get('pid', 'unknown')}"
+    does = f" ({named['playbook']})" if named.get("playbook") else ""
+    run, pid = named.get("run", "unknown"), named.get("pid", "unknown")
+    return f"run {run}{does} by {who}, pid {pid}"
 
 
 def held(host: str, error: RemoteError) -> LockHeld:

@@ -50,6 +50,8 @@ class HostRecord:
     previous: str | None = None
     changed: bool = False
     restored: bool = False
+    earlier: bool = False
+    """An earlier release was to be served, not what the profile says now."""
     steps: list[StepRecord] = field(default_factory=list)
     error: DeployError | None = None
     round_trips: int = 0

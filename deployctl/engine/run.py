@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine import events, slots
+from deployctl.engine import advice, events, slots
 from deployctl.engine.blue_green import BlueGreenRun
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.hooks import Hooks
@@ -64,6 +64,7 @@ def run(
             record.hosts.append(host)
             part = HostRun(record, host, wanted, steps, options, listen, interrupts, hooks)
             _host(BlueGreenRun(part) if slots.blue_green(profile) else part, host)
+            advice.complete(host, profile.name)
             listen(events.HostEnded(host))
             if isinstance(host.error, Interrupted):
                 break

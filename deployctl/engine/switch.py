@@ -25,6 +25,8 @@ from deployctl.steps.interface import Change, Deployment, Plan
 from deployctl.steps.launch import RESTORE
 
 WAY_BACK = ("launch", "ready")
+RESTORED = "restore-"
+"""What stands before the names of the way back's steps in a record."""
 SHORT = ("clean", "launch", "down")
 """Steps that end soon by themselves; an interrupt waits for them, since half of one is worse."""
 
@@ -124,7 +126,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     for step in (STEPS[step] for step in WAY_BACK):
         change = Change("serving release", work.release.release, previous, because)
         ended = run_step(back, PlannedStep(step, Plan("change", (change,))))
-        work.record.steps.append(replace(ended, step=f"restore-{ended.step}"))
+        work.record.steps.append(replace(ended, step=f"{RESTORED}{ended.step}"))
         if ended.error is not None:
             work.record.way_back = ended.error
             return

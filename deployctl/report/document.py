@@ -38,6 +38,7 @@ def _host(host: HostRecord) -> dict[str, Any]:
         "previous": host.previous,
         "changed": host.changed,
         "restored": host.restored,
+        "earlier": host.earlier,
         "round_trips": host.round_trips,
         "without_service": host.without_service and round(host.without_service, 3),
         "still_without_service": host.still_without_service,

@@ -14,7 +14,7 @@ import httpx
 
 from deployctl.config.hooks import NotifySettings
 from deployctl.config.profile import Profile
-from deployctl.report.summary import OUTCOMES
+from deployctl.report.meaning import meaning
 
 FAILURES = ("failed", "rolled-back", "undecided", "interrupted")
 REDACTED = "[redacted]"
@@ -71,9 +71,8 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 def message(document: Mapping[str, Any]) -> tuple[str, str]:
     """A title and a text of a few lines, for people."""
-    meaning = OUTCOMES.get(document["outcome"], document["outcome"])
     title = f"deployctl {document['profile']}: {document['outcome']}"
-    lines = [f"{document['profile']}: {meaning} ({document['seconds']:.0f} s)"]
+    lines = [f"{document['profile']}: {meaning(document)} ({document['seconds']:.0f} s)"]
     for host in document["hosts"]:
         lines.append(f"{host['host']}: release {host['release'] or 'unknown'}")
         if host["error"]:

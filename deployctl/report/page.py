@@ -12,7 +12,7 @@ from typing import Any
 
 from deployctl.report import charts, page_parts
 from deployctl.report.markup import Child, Node, document, element
-from deployctl.report.summary import OUTCOMES
+from deployctl.report.meaning import meaning
 
 Report = Mapping[str, Any]
 TONES = {
@@ -45,7 +45,6 @@ def page(report: Report, history: Sequence[Report] = ()) -> str:
 
 def _verdict(report: Report) -> Node:
     """The run in one line, and what each host's gate measured."""
-    meaning = OUTCOMES.get(report["outcome"], report["outcome"])
     tone = TONES.get(report["outcome"], "unsure")
     lines: list[Child] = [
         element("p", f"{host['host']}: {line}")
@@ -55,7 +54,7 @@ def _verdict(report: Report) -> Node:
     when = f"{report['playbook']}, {report['started']}, {report['seconds']:.1f} s"
     return element(
         "header",
-        element("h1", f"{report['profile']}: {meaning}"),
+        element("h1", f"{report['profile']}: {meaning(report)}"),
         lines,
         element("p", f"run {report['run']}, {when}, exit {report['exit_code']}", class_="soft"),
         class_=f"verdict {tone}",

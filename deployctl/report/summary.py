@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from deployctl.report.meaning import meaning, now_serving
 from deployctl.report.measured import bench_lines
-
-OUTCOMES = {
-    "deployed": "deployed: the new release serves and has passed its gates",
-    "changed": "done: the host was changed as asked, no server was started",
-    "unchanged": "unchanged: what serves is what was asked for, nothing was touched",
-    "passed": "passed",
-    "rolled-back": "failed, and the previous release was restored",
-    "failed": "failed",
-    "undecided": "undecided: too little evidence for a verdict",
-    "skipped": "skipped: another run holds the lock",
-    "interrupted": "interrupted",
-}
-
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a report, without colour."""
@@ -38,11 +26,12 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  without service for {host['without_service']:.1f} s{gaps}{so_far}"
         if host["error"]:
             yield from (f"  {line}" for line in error_lines(host["error"]))
+        if now_serving(host):
+            yield f"  {now_serving(host)}"
         if host["way_back_error"]:
             yield "  THE WAY BACK FAILED: the previous release does not serve"
             yield from (f"  {line}" for line in error_lines(host["way_back_error"]))
-    meaning = OUTCOMES.get(document["outcome"], document["outcome"])
-    yield f"{document['profile']}: {meaning} ({document['seconds']:.1f} s)"
+    yield f"{document['profile']}: {meaning(document)} ({document['seconds']:.1f} s)"
 
 
 def _gaps(gaps: Sequence[float]) -> str:

@@ -208,7 +208,7 @@ KNOWN: tuple[Known, ...] = (
         "no-driver",
         r"Found no NVIDIA driver|CUDA (?:unknown )?error.{0,40}999|no CUDA-capable device",
         "CUDA does not work on the host",
-        "look at the device nodes and the driver: deployctl preflight",
+        "look at the device nodes and the driver: deployctl doctor",
     ),
     _known(
         "metadata-missing",

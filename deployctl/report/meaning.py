@@ -1,0 +1,80 @@
+"""What a run's outcome means, in a sentence that is true for the steps which it had. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+STAGING = {"preflight", "build", "verify", "fetch", "drafter"}
+GATES = {"smoke", "acceptance", "lossless", "bench"}
+OUTCOMES = {
+    "changed": "done: the host was changed as asked, no server was started",
+    "passed": "passed",
+    "rolled-back": "failed, and the previous release was restored",
+    "failed": "failed",
+    "undecided": "undecided: too little evidence for a verdict",
+    "skipped": "skipped: another run holds the lock",
+    "interrupted": "interrupted",
+}
+
+
+def meaning(document: Mapping[str, Any]) -> str:
+    """The sentence for a report."""
+    outcome, hosts = document["outcome"], document["hosts"]
+    if outcome == "unchanged":
+        return f"unchanged: {_unchanged(_names(hosts))}, nothing was touched"
+    if outcome == "deployed":
+        return f"deployed: {_release(hosts)} {_proof(_names(hosts))}"
+    if outcome == "changed" and "down" in _names(hosts):
+        return "done: the server was stopped, nothing serves"
+    if outcome == "interrupted" and any(host["restored"] for host in hosts):
+        return "interrupted, and the previous release was restored"
+    return OUTCOMES.get(outcome, str(outcome))
+
+
+def now_serving(host: Mapping[str, Any]) -> str:
+    """After a way back, which release serves; empty where there was no way back."""
+    if not host["restored"]:
+        return ""
+    return f"serves again: release {host['previous']}, proven ready"
+
+
+def _names(hosts: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The steps that were carried out, or found to have nothing to do."""
+    return {
+        step["step"]
+        for host in hosts
+        for step in host.get("steps", ())
+        if step["status"] != "skipped"
+    }
+
+
+def _unchanged(names: set[str]) -> str:
+    if "launch" in names:
+        return "what serves is what was asked for"
+    if "down" in names:
+        return "nothing of the profile runs"
+    if "clean" in names:
+        return "nothing had to be cleaned"
+    if names and names <= STAGING:
+        return "all that was asked for is on the host"
+    if names and names <= GATES:
+        return "the gates were passed before"
+    return "there was nothing to do"
+
+
+def _release(hosts: Sequence[Mapping[str, Any]]) -> str:
+    if any(host.get("earlier") for host in hosts):
+        return "the earlier release serves"
+    if all(host["release"] == host.get("previous") for host in hosts):
+        return "the same release serves, started anew,"
+    return "the new release serves"
+
+
+def _proof(names: set[str]) -> str:
+    passed = {"smoke", "acceptance"} & names
+    if len(passed) == 2:
+        return "and has passed its gates"
+    if passed:
+        return f"and has passed {passed.pop()}"
+    return "and no gate was asked" if "ready" in names else "and was not proven"
