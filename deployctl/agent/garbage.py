@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from . import jobs, units
 from .interface import AgentError, Call
+from .marks import PREPARED
 from .releases import profiles
 
 KINDS = ("environments", "jobs", "models", "wheels")
@@ -16,7 +17,8 @@ KINDS = ("environments", "jobs", "models", "wheels")
 
 def inventory(call: Call) -> Dict[str, Any]:
     """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
-    id: `sealed` Unix time or None, `environment`, `models`, `mentions`, `bytes`); `environments`,
+    id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
+    `models`, `mentions`, `bytes`); `environments`,
     `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
     first) and, for a job, `state`."""
     seen: Dict[int, bool] = {}
@@ -49,20 +51,33 @@ def _profile(call: Call, name: str, seen: Dict[int, bool]) -> Dict[str, Any]:
 
 
 def _release(path: str, seen: Dict[int, bool]) -> Dict[str, Any]:
-    manifest = os.path.join(path, "manifest.json")
-    text = ""
-    sealed: Optional[float] = None
-    if os.path.exists(manifest):
-        with open(manifest, encoding="utf-8") as file:
-            text = file.read()
-        sealed = os.path.getmtime(manifest)
+    environment = _target(os.path.join(path, "environment"))
+    seal = os.path.join(path, "environment", "seal.json")
+    notes = [os.path.join(path, "manifest.json"), os.path.join(path, PREPARED), seal]
+    sealed, prepared, launched = (
+        _time(os.path.join(path, name)) for name in ("manifest.json", PREPARED, "launch.json")
+    )
+    if sealed is not None or (prepared or 0.0) <= (launched or 0.0):
+        prepared = None
     return {
         "sealed": sealed,
-        "environment": _target(os.path.join(path, "environment")),
+        "prepared": prepared,
+        "environment": environment,
         "models": sorted(_models(path)),
-        "mentions": sorted(_mentions(json.loads(text) if text else None)),
+        "mentions": sorted({text for note in notes for text in _mentions(_json(note))}),
         "bytes": _bytes(path, seen),
     }
+
+
+def _time(path: str) -> Optional[float]:
+    return os.path.getmtime(path) if os.path.exists(path) else None
+
+
+def _json(path: str) -> Any:
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def _models(release: str) -> List[str]:

@@ -33,6 +33,7 @@ FAMILIES = (
     "hooks",
     "hub",
     "jobs",
+    "marks",
     "models",
     "modules",
     "network",

@@ -43,12 +43,15 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="The last so many.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
     job: Annotated[str | None, typer.Option(help="A job's log instead of the server's.")] = None,
+    release: Annotated[
+        str | None, typer.Option(help="The log of this release's server, also of one that failed.")
+    ] = None,
 ) -> None:
-    """The server's log, or a job's."""
+    """The server's log, a job's, or that of a release that failed."""
     from deployctl.engine.status import log
 
     loaded = running.load(profile, sets, hosts)
-    for text in log(loaded, lines=lines, follow=follow, job=job):
+    for text in log(loaded, lines=lines, follow=follow, job=job, release=release):
         print(text, end="", flush=True)
 
 

@@ -99,7 +99,12 @@ def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     for host in profile.hosts:
         with connect(host) as connected:
             found = connected.session.call("releases.state", profile=profile.name, last=1)
+            failed = connected.session.call("marks.failed", profile=profile.name)
+        # One that failed has no manifest, and what was noted of it is of the same form.
+        found["releases"].update(failed)
         ids = [resolve(profile.name, found, name) for name in (one, other)]
         old, new = (found["releases"][name] for name in ids)
-        hosts.append({"host": host.name, "old": ids[0], "new": ids[1], **manifests(old, new)})
+        errors = {name: failed[name]["error"] for name in ids if name in failed}
+        made = {"host": host.name, "old": ids[0], "new": ids[1], "failed": errors}
+        hosts.append({**made, **manifests(old, new)})
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}

@@ -1,4 +1,5 @@
-"""The end of a run that passed: the release sealed with its evidence, and made current."""
+"""The end of a run that passed: the release sealed with its evidence and made current, or noted as
+prepared."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ from deployctl.engine.record import RunRecord
 from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.release import release_identity
+
+MADE = {"build", "fetch", "drafter"}
+"""Steps that make something of a release before it serves."""
 
 
 def complete(run: RunRecord, work: Work, plan: HostPlan) -> None:
@@ -22,10 +26,19 @@ def complete(run: RunRecord, work: Work, plan: HostPlan) -> None:
         requests.append(_seal(run, work, gates_only))
     if "launch" in names:
         requests.append(switch.point(work.wanted.profile.name, work.release.release))
+    elif names & MADE and not switch.manifest_of(work, work.release.release):
+        requests.append(_prepared(run, work))
+    if "launch" in names:
         record.changed = record.changed or plan.current != work.release.release
     for answer in work.connected.session.ask(requests) if requests else []:
         if isinstance(answer, RemoteError):
             raise answer
+
+
+def _prepared(run: RunRecord, work: Work) -> Call:
+    told = {"run": run.run, "evidence": ledger.brief(work.evidence)}
+    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    return Call("marks.write", {**arguments, "kind": "prepared", "told": told})
 
 
 def _serves_release(work: Work) -> bool:

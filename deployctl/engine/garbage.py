@@ -30,8 +30,9 @@ class Doomed:
 
 
 def kept_releases(profile: Mapping[str, Any], keep: int) -> dict[str, str]:
-    """The releases of a profile that stay, each with why: current, previous, running, and the
-    newest sealed ones up to `keep` beside those."""
+    """The releases of a profile that stay, each with why: current, previous, running, the newest
+    sealed ones up to `keep` beside those, and as many that were prepared and not yet launched
+    (the newest at the least: it is what the next run is to switch to)."""
     kept = {
         str(profile[role]): role for role in ("running", "previous", "current") if profile[role]
     }
@@ -42,6 +43,13 @@ def kept_releases(profile: Mapping[str, Any], keep: int) -> dict[str, str]:
     ]
     for _, name in sorted(others, reverse=True)[:keep]:
         kept[name] = "among the newest good ones"
+    prepared = [
+        (release["prepared"], name)
+        for name, release in profile["releases"].items()
+        if release["prepared"] is not None and name not in kept
+    ]
+    for _, name in sorted(prepared, reverse=True)[: max(keep, 1)]:
+        kept[name] = "prepared, not yet launched"
     return kept
 
 
@@ -56,7 +64,8 @@ def doomed(inventory: Mapping[str, Any], profile: str, keep: int) -> list[Doomed
             if release in kept:
                 staying.append(facts)
             else:
-                why = "never proven" if facts["sealed"] is None else "older than the kept ones"
+                proven = facts["sealed"] is not None or facts["prepared"] is not None
+                why = "older than the kept ones" if proven else "never proven"
                 gone.append(Doomed("releases", release, facts["bytes"], why, name))
     used = {str(text) for facts in staying for text in (*facts["models"], *facts["mentions"])}
     used |= {str(facts["environment"]) for facts in staying}

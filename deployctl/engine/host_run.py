@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployctl.engine import aftermath, events, ledger, lock, rollback, switch, takeover
+from deployctl.engine import aftermath, events, failed, ledger, lock, rollback, switch, takeover
 from deployctl.engine.complete import complete
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.execute import Work, run_step
@@ -25,7 +25,15 @@ from deployctl.engine.plan import (
     wanted_release,
 )
 from deployctl.engine.record import HostRecord, RunRecord, StepRecord, outcome
-from deployctl.errors import DeployError, HostError, Interrupted, NotReady, RemoteError
+from deployctl.errors import (
+    ConnectionLost,
+    DeployError,
+    HostError,
+    Interrupted,
+    LockHeld,
+    NotReady,
+    RemoteError,
+)
 from deployctl.hosts.session import Call
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
@@ -67,6 +75,8 @@ class HostRun:
     listen: events.Listener
     interrupts: Interrupts
     hooks: Hooks
+    begun: bool = False
+    """Whether the ledger has this run."""
 
     def run(self) -> None:
         began = time.monotonic()
@@ -80,9 +90,26 @@ class HostRun:
                 self._carry_out(connected, answers)
             except DeployError as error:
                 self.record.error = error
+                self._note_refused(connected, error)
+            except Exception as error:
+                self._note_refused(connected, error)
+                raise
             finally:
                 self.record.round_trips = connected.round_trips
             self.record.steps += self.hooks.finish(self.record.host, connected.session)
+
+    def _note_refused(self, connected: Connected, error: Exception) -> None:
+        """A run that ended before it began to work is in the ledger as well, once it was ours."""
+        if self.begun or isinstance(error, LockHeld | ConnectionLost):
+            return
+        name = self.wanted.profile.name
+        began = ledger.begun(
+            self.run_record, self.record, self.wanted.profile, self.record.previous
+        )
+        ended = ledger.ended(self.run_record, self.record, "failed")
+        ended["error"] = ended["error"] or f"{type(error).__name__}: {error}"
+        with suppress(ConnectionLost):
+            connected.session.ask([_record(name, began), _record(name, ended)])
 
     def _ask(self, connected: Connected) -> Answers:
         """Take the lock and ask everything, in one round trip where the lock is free."""
@@ -112,10 +139,10 @@ class HostRun:
         release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
         found = answers.get(RELEASES) or {}
         digest = ledger.profile_digest(self.wanted.profile)
-        failed = ledger.failed_before(found.get("ledger") or [], release, digest)
-        if failed is None or found["current"] in (None, release):
+        before = ledger.failed_before(found.get("ledger") or [], release, digest)
+        if before is None or found["current"] in (None, release):
             return answers
-        text = f"release {release} failed in run {failed}: not tried again, nothing changed since"
+        text = f"release {release} failed in run {before}: not tried again, nothing changed since"
         self.listen(events.StepNote(self.record.host, "ledger", text))
         return self._pin(connected, answers, "current")
 
@@ -173,6 +200,7 @@ class HostRun:
     def _work(self, work: Work, plan: HostPlan, dead: takeover.Dead | None) -> None:
         session, name = work.connected.session, self.wanted.profile.name
         entry = ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current)
+        self.begun = True
         for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
             if isinstance(answer, RemoteError):
                 raise answer
@@ -194,25 +222,26 @@ class HostRun:
 
     def _attempt(self, work: Work, plan: HostPlan, dead: takeover.Dead | None) -> None:
         if dead is not None and takeover.must_go_back(dead, work.release.release, plan.current):
-            failed: DeployError | None = HostError(
+            failure: DeployError | None = HostError(
                 self.record.host,
                 f"release {dead.release} failed, and {takeover.sentence(dead)}",
                 dead.why,
                 "its way back was finished; run again to try that release anew",
             )
         else:
-            failed = self._carry_out_steps(work, plan)
-        if failed is None:
+            failure = self._carry_out_steps(work, plan)
+        if failure is None:
             with self.interrupts.shielded():
                 complete(self.run_record, work, plan)
             return
-        self.record.error = failed
+        self.record.error = failure
+        failed.keep(self.run_record, work, failure)
         astray = dead is not None and dead.phase != "staging"
-        if not switch.may_restore(work, plan, failed, astray) or self.options.keep_failed:
-            self.record.error = aftermath.told(work, plan, self.interrupts, failed)
+        if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
+            self.record.error = aftermath.told(work, plan, self.interrupts, failure)
             return
         try:
-            switch.restore(self.run_record, work, plan, failed.what)
+            switch.restore(self.run_record, work, plan, failure.what)
         except KeyboardInterrupt:
             raise aftermath.interrupted_twice(work, plan, self.interrupts) from None
 

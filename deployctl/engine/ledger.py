@@ -54,10 +54,17 @@ def failed_before(
     return None
 
 
-def phase(run: RunRecord, host: HostRecord, name: str, why: str = "") -> dict[str, Any]:
-    """The entry that says which part of the run begins: switching, or restoring and why."""
+def phase(
+    run: RunRecord, host: HostRecord, name: str, why: str = "", step: str = ""
+) -> dict[str, Any]:
+    """The entry that says how far the run is: staging, switching, or restoring and why.
+
+    `changed` are the steps that have changed something until now, `step` the one that begins.
+    """
+    changed = [s.step for s in host.steps if s.status == "changed"]
     entry = {"kind": "phase", "run": run.run, "release": host.release, "phase": name}
-    return {**entry, "why": why} if why else entry
+    more = {"why": why, "step": step, "changed": changed}
+    return {**entry, **{key: value for key, value in more.items() if value}}
 
 
 def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:

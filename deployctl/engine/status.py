@@ -7,10 +7,11 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine import slots
+from deployctl.engine import slots, takeover
 from deployctl.engine.connect import connect
 from deployctl.engine.ledger import GATES
 from deployctl.engine.plan import ask
+from deployctl.errors import UsageError
 from deployctl.hosts.session import Session
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
@@ -137,7 +138,8 @@ def ledger(profile: Profile, last: int) -> dict[str, Any]:
     for host in profile.hosts:
         with connect(host) as connected:
             entries = connected.session.call("releases.ledger", profile=profile.name)
-        hosts.append({"host": host.name, "runs": _runs(entries)[-last:]})
+        damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
+        hosts.append({"host": host.name, "runs": _runs(entries)[-last:], "damaged": damaged})
     return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}
 
 
@@ -149,15 +151,22 @@ def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     runs = []
     for run in dict.fromkeys([*begun, *ended]):
         start = begun.get(run, {})
-        end = ended.get(run) or {**start, "outcome": "open", "changed": []}
+        changed = takeover.changed(entries, run)
+        end = ended.get(run) or {**start, "outcome": "open", "changed": changed}
         runs.append({**end, "user": start.get("user"), "from": start.get("from")})
     return runs
 
 
-def log(profile: Profile, lines: int, follow: bool, job: str | None) -> Iterator[str]:
-    """The text of the server's log (or a job's) on the profile's first host."""
+def log(
+    profile: Profile, lines: int, follow: bool, job: str | None, release: str | None = None
+) -> Iterator[str]:
+    """The text of the server's log (a job's, or of a release that failed) on the first host."""
     with connect(profile.hosts[0]) as connected:
         session = connected.session
+        if release is not None:
+            text = _of_release(session, profile, release)
+            yield "".join(text.splitlines(keepends=True)[-lines:])
+            return
         name = slots.serving(session, profile).name
         text, offset = _tail(session, name, job)
         yield "".join(text.splitlines(keepends=True)[-lines:])
@@ -168,6 +177,27 @@ def log(profile: Profile, lines: int, follow: bool, job: str | None) -> Iterator
 
 
 TAIL_BYTES = 256 * 1024
+
+
+def _of_release(session: Session, profile: Profile, named: str) -> str:
+    """The log of a release's server: the one that ran last, or what was kept when it failed."""
+    known: list[str] = []
+    for name in (profile.name, *(f"{profile.name}.{slot}" for slot in slots.SLOTS)):
+        releases = session.call("releases.state", profile=name, last=1)["releases"]
+        known += releases
+        for release in releases:
+            if not release.startswith(named):
+                continue
+            kept = session.call("marks.log", profile=name, release=release, limit=TAIL_BYTES)
+            if session.call("units.state", name=name)["release"] == release:
+                return _tail(session, name, None)[0]
+            if kept["text"] is not None:
+                return str(kept["text"])
+    raise UsageError(
+        f"profile {profile.name}: no log of a release {named}",
+        "logs are kept of what ran last and of releases that failed",
+        f"its releases: {', '.join(known) or 'none'}",
+    )
 
 
 def _tail(session: Session, name: str, job: str | None) -> tuple[str, int]:

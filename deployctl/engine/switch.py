@@ -38,18 +38,18 @@ def point(profile: str, release: str) -> Call:
 
 def carry_out(run: RunRecord, work: Work, plan: HostPlan) -> DeployError | None:
     """Every step in order until one fails; its error, or None when all passed."""
-    switching = False
     replaces = _serves(work) and any(p.step.name == "ready" for p in plan.steps)
     for planned in plan.steps:
         switches = planned.step.phase == "switch" and planned.plan.status in ("change", "unknown")
-        if switches and not switching:
-            switching = True
-            _note(run, work, "switching")
+        if switches:
+            _note(run, work, "switching", step=planned.step.name)
         if switches and replaces:
             work.gaps.interrupted()
         ended = _run(work, planned)
         if ended.error is not None:
             return ended.error
+        if planned.step.phase == "stage" and ended.status == "changed":
+            _note(run, work, "staging")
         if planned.step.name == "ready":
             work.gaps.served()
     return None
@@ -66,8 +66,8 @@ def _serves(work: Work) -> bool:
     return (work.answers.get("unit") or {}).get("state") == "running"
 
 
-def _note(run: RunRecord, work: Work, phase: str, why: str = "") -> None:
-    entry = ledger.phase(run, work.record, phase, why)
+def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "") -> None:
+    entry = ledger.phase(run, work.record, phase, why, step)
     work.connected.session.call("releases.record", profile=work.wanted.profile.name, entry=entry)
 
 

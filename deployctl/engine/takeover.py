@@ -23,6 +23,8 @@ class Dead:
     playbook: str = ""
     why: str = ""
     """Why it was going back, where it was restoring."""
+    changed: tuple[str, ...] = ()
+    """The steps that had changed something, the one that was under way among them."""
 
 
 def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
@@ -40,7 +42,19 @@ def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
         current=last.get("current"),
         playbook=str(last.get("playbook") or ""),
         why=str(phases[-1].get("why") or "") if phases else "",
+        changed=tuple(changed(entries, str(last["run"]))),
     )
+
+
+def changed(entries: Sequence[Mapping[str, Any]], run: str) -> list[str]:
+    """What a run without an end has changed, by the entries that it left: steps in order."""
+    steps: list[str] = []
+    for entry in entries:
+        if entry.get("kind") == "phase" and entry.get("run") == run:
+            steps += [str(step) for step in (*entry.get("changed", ()), entry.get("step", ""))]
+            if entry.get("phase") == "restoring":
+                steps.append("restore")
+    return [step for step in dict.fromkeys(steps) if step]
 
 
 def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
@@ -54,7 +68,7 @@ def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
         "phase": dead.phase,
         "left_serving": serving,
         "closed_by": run,
-        "changed": [],
+        "changed": list(dead.changed),
         "failed": [],
         "error": f"the run ended without a word while {dead.phase}",
         "figures": {},

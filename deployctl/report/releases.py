@@ -18,6 +18,8 @@ def diff_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Two releases side by side, only what differs; figures always."""
     for host in document["hosts"]:
         yield f"{host['host']}  {host['old']} -> {host['new']}"
+        for release, error in host["failed"].items():
+            yield f"  {release} failed: {error}"
         for part, title in PARTS.items():
             if host[part]:
                 yield f"  {title}"

@@ -88,6 +88,8 @@ def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
             )
         if not host["runs"]:
             yield "  no runs"
+        for line in host["damaged"]:
+            yield f"  damaged line: {line[:60]!r}"
 
 
 def when(seconds: float) -> str:

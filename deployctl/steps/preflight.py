@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from deployctl.errors import StagingFailed
-from deployctl.steps.build import environment_key
+from deployctl.steps.build import environment_key, sealed
 from deployctl.steps.gpus import passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
 from deployctl.steps.interface import (
@@ -105,7 +105,7 @@ def amount(check: str, answers: Answers, key: str, field: str, needed: int) -> F
 def _disk_needed(wanted: Deployment, answers: Answers) -> int:
     """An environment that is built already takes no more room."""
     try:
-        built = environment_key(wanted, answers) in answers["releases"]["environments"]
+        built = sealed(answers, environment_key(wanted, answers)) is not None
     except Unanswered:
         built = False
     return GIB // 4 if built else DISK_NEEDED[wanted.profile.build.target]

@@ -6,11 +6,14 @@ import pytest
 
 from deployctl.engine.compare import compare
 from deployctl.engine.garbage import collect
-from deployctl.errors import LockHeld
+from deployctl.engine.status import log
+from deployctl.errors import LockHeld, UsageError
+from deployctl.report.releases import diff_lines
 from tests.hosts.served.host import STALE, ServedHost
 
 OTHER = "serve.env.WHICH=other"
 THIRD = "serve.env.WHICH=third"
+STARTS_NOT = "serve.env.STAND_IN_FAULT=start"
 
 
 def test_rollback_serves_the_previous_release_as_it_was_wanted(served: ServedHost) -> None:
@@ -69,8 +72,57 @@ def test_gc_keeps_what_serves_and_what_it_may_go_back_to(served: ServedHost) -> 
         ("environments", "unused"),
     }
     assert set(served.releases()["releases"]) == {previous, current}
-    assert served.up(THIRD).outcome == "unchanged"
+    assert served.up(THIRD).exit_code == 0
     assert served.up(playbook="rollback").outcome == "deployed"
+
+
+def test_gc_keeps_what_was_prepared_until_it_was_launched(served: ServedHost) -> None:
+    served.up()
+    prepared = served.up(OTHER, playbook="prepare").hosts[0].release
+    assert collect(served.profile(), keep=2, dry_run=True)["hosts"][0]["removed"] == []
+    collect(served.profile(), keep=0, dry_run=False)
+    assert prepared in served.releases()["releases"]
+    assert served.up(OTHER).hosts[0].release == prepared
+    served.up(STALE, playbook="prepare")
+    failed = served.up(STALE).hosts[0].release
+    removed = collect(served.profile(), keep=0, dry_run=False)["hosts"][0]["removed"]
+    assert [one["name"] for one in removed] == [failed], "it was launched, and failed"
+
+
+def test_a_failed_release_can_be_looked_into(served: ServedHost) -> None:
+    good = served.up().hosts[0].release
+    failed = served.up(STALE)
+    release = str(failed.hosts[0].release)
+    assert served.releases()["current"] == good
+    (host,) = compare(served.profile(), "current", release[:8])["hosts"]
+    assert (host["old"], host["new"]) == (good, release)
+    error = failed.hosts[0].error
+    assert error is not None and host["failed"] == {release: error.what}
+    figures = {f["what"]: (f["old"], f["new"]) for f in host["figures"]}
+    old, new = figures["acceptance.mean_acceptance_length"]
+    assert old == 8.0 and new < old
+    assert figures["acceptance.verdict"] == ("pass", "fail")
+    assert f"  {release} failed: {error.what}" in list(diff_lines({"hosts": [host]})), (
+        "and that is said"
+    )
+    assert served.up(STALE).outcome == "rolled-back", "it is no complete release"
+    assert served.up(playbook="rollback", release=release).exit_code == 2
+
+
+def test_the_log_of_a_failed_release_is_kept(served: ServedHost) -> None:
+    served.up()
+    failed = str(served.up(STARTS_NOT).hosts[0].release)
+    serving = str(served.unit()["release"])
+
+    def text(release: str) -> str:
+        return "".join(log(served.profile(), 1000, False, None, release))
+
+    kept = served.root / "profiles/stand/releases" / failed / "server.log"
+    assert text(failed[:8]) == kept.read_text("utf-8") != ""
+    assert text(serving) == "".join(log(served.profile(), 1000, False, None))
+    with pytest.raises(UsageError) as caught:
+        text("nothing")
+    assert failed in str(caught.value.next)
 
 
 def test_gc_does_nothing_while_a_run_is_at_work(served: ServedHost) -> None:

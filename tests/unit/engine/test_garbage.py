@@ -12,6 +12,7 @@ from deployctl.engine.garbage import doomed
 def release(environment: str, sealed: float | None = None, *mentions: str) -> dict[str, Any]:
     return {
         "sealed": sealed,
+        "prepared": None,
         "environment": environment,
         "models": [f"/root/models/target-{environment}"],
         "mentions": list(mentions),
@@ -68,6 +69,23 @@ def test_what_nobody_refers_to_goes(keep: int, releases: set[str], environments:
     assert {one.name for one in gone if one.kind == "wheels"} == {"w0"}
     assert {one.name for one in gone if one.kind == "jobs"} == {"build-e0"}
     assert all(one.profile == "a" for one in gone if one.kind == "releases")
+
+
+def test_what_is_prepared_stays_with_all_that_it_stands_on() -> None:
+    found = inventory()
+    made = [f"/root/jobs/build-e{n}/log" for n in (6, 9)]
+    for name, time in (("failed", 9.0), ("next", 8.0)):
+        place = {"failed": "e6", "next": "e9"}[name]
+        found["profiles"]["a"]["releases"][name] = {
+            **release(place, None, *made),
+            "prepared": time,
+        }
+    found["models"]["target-e6"] = {"bytes": 1}
+    gone = {(one.kind, one.name) for one in doomed(found, "a", 0)}
+    assert ("releases", "next") in gone, "only the newest where none is to be kept"
+    assert not {("releases", "failed"), ("environments", "e6"), ("models", "target-e6")} & gone
+    gone = {(one.kind, one.name) for one in doomed(found, "a", 2)}
+    assert not {("releases", "next"), ("environments", "e9")} & gone
 
 
 def test_both_slots_of_a_profile_are_collected() -> None:
