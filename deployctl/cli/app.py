@@ -23,9 +23,10 @@ from deployctl.cli import (
     report,
     schedule,
 )
+from deployctl.cli.command import Commands
 from deployctl.errors import DeployError
 
-app = typer.Typer(
+app = Commands(
     name="deployctl",
     help="Say what should be served: a GPU host serves it, provably, or keeps the last good one.",
     epilog=(

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployctl.cli import options, running
+from deployctl.cli.command import Commands, Group
 from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
     from deployctl.config.profile import Profile as Settings
     from deployctl.engine.drafters import InUse
 
-app = typer.Typer(
+app = Commands(
+    cls=Group,
     help="The drafter's config.json, on a profile's hosts or in a file.",
     no_args_is_help=False,
     rich_markup_mode=None,

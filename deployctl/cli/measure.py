@@ -81,14 +81,15 @@ def smoke(
     with _client(str(url), api_key_env, ca_file) as client:
         name = checks.served_model(client, model)
         found = checks.smoke_of(client, name, SmokeSettings(), _teller(quiet))
-    _leave(found, as_json, smoke_lines, checks.smoke_failure(str(url), found))
+    _leave("smoke", found, as_json, smoke_lines, checks.smoke_failure(str(url), found))
 
 
 def acceptance(
     profile: Where = None,
     url: Url = None,
     log: Annotated[
-        Path | None, typer.Option("--log", metavar="FILE", help="A server's log, read offline.")
+        Path | None,
+        typer.Option("--log", metavar="FILE", help="A server's log, read offline; - for stdin."),
     ] = None,
     metrics: Annotated[
         tuple[Path, Path] | None,
@@ -157,7 +158,7 @@ def acceptance(
         with _client(name, api_key_env, ca_file) as client:
             asked = checks.served_model(client, model)
             found = checks.acceptance_of(client, asked, settings, _counter(quiet))
-    _leave(found, as_json, acceptance_lines, checks.acceptance_failure(name, found))
+    _leave("acceptance", found, as_json, acceptance_lines, checks.acceptance_failure(name, found))
 
 
 def bench(
@@ -211,7 +212,7 @@ def bench(
         name = checks.served_model(client, model)
         load = benches.make_load(settings, name, levels, requests)
         found = benches.of_servers(client, other, load, _leveller(quiet))
-    _leave(found, as_json, bench_lines, checks.bench_failure(str(url), found))
+    _leave("bench", found, as_json, bench_lines, checks.bench_failure(str(url), found))
 
 
 def _levels(text: str) -> tuple[int, ...]:
@@ -246,6 +247,7 @@ def _client(url: str, key_variable: str | None, ca_file: Path | None) -> Client:
 
 
 def _leave(
+    kind: str,
     found: Evidence,
     as_json: bool,
     lines: Callable[[Evidence], Iterator[str]],
@@ -253,7 +255,7 @@ def _leave(
 ) -> None:
     """Print what was found, and leave with the exit code of its verdict."""
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps({"schema": f"deployctl.{kind}/1", **found}, indent=2))
     else:
         for line in lines(found):
             print(line)

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Show and check profiles.", no_args_is_help=True, rich_markup_mode=None)
+from deployctl.cli.command import Commands
+
+app = Commands(help="Show and check profiles.", no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A profile's name or file.")]
 Sets = Annotated[

@@ -9,6 +9,8 @@ import typer
 
 from deployctl.cli import options
 
+LIST_SCHEMA = "deployctl.reports/1"
+
 
 def register(app: typer.Typer) -> None:
     """Add this file's command."""
@@ -26,7 +28,9 @@ def report(
     from deployctl.report import store, summary
 
     if listed:
-        for name in store.runs():
+        if as_json:
+            print(json.dumps({"schema": LIST_SCHEMA, "runs": store.runs()}, indent=2))
+        for name in () if as_json else store.runs():
             print(name)
         return
     document = store.load(run)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from deployctl.cli import output
-from deployctl.errors import DeployError, UsageError
+from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
     from deployctl.config.playbook import Playbook
@@ -68,31 +68,26 @@ def perform(
     metrics_file: Path | None = None,
 ) -> None:
     """Run a playbook (the profile's own for None) and leave with the run's exit code."""
-    try:
-        profile = load(profile_name, sets, hosts)
-        chosen = (
-            load_playbook(playbook or profile.playbook)
-            if playbook is None or isinstance(playbook, str)
-            else playbook
-        )
-        check_skip(skip, chosen)
-        from deployctl.engine.host_run import Options
-        from deployctl.report.document import report as render
+    profile = load(profile_name, sets, hosts)
+    chosen = (
+        load_playbook(playbook or profile.playbook)
+        if playbook is None or isinstance(playbook, str)
+        else playbook
+    )
+    check_skip(skip, chosen)
+    from deployctl.engine.host_run import Options
+    from deployctl.report.document import report as render
 
-        options = Options(
-            skip=frozenset(skip),
-            steps=step_options or {},
-            check_gates=check_gates,
-            lock_wait=_seconds(lock_wait),
-            keep_failed=keep_failed,
-            release=release,
-            only_if_changed=only_if_changed,
-            render=render,
-        )
-    except DeployError as error:
-        if as_json:
-            print(json.dumps(refused(profile_name, error), indent=2))
-        raise
+    options = Options(
+        skip=frozenset(skip),
+        steps=step_options or {},
+        check_gates=check_gates,
+        lock_wait=_seconds(lock_wait),
+        keep_failed=keep_failed,
+        release=release,
+        only_if_changed=only_if_changed,
+        render=render,
+    )
     document = _run(profile, chosen, options, quiet)
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
@@ -161,18 +156,3 @@ def _seconds(text: str) -> float:
         return float(seconds(text))
     except ValueError as error:
         raise UsageError(f"--lock-wait {text}: {error}") from error
-
-
-def refused(profile: str, error: DeployError) -> dict[str, Any]:
-    """The document of a run that was refused before any host was touched."""
-    from deployctl.report.document import SCHEMA
-
-    return {
-        "schema": SCHEMA,
-        "run": None,
-        "profile": profile,
-        "outcome": "failed",
-        "exit_code": error.exit_code,
-        "error": {"what": error.what, "why": error.why, "next": error.next},
-        "hosts": [],
-    }

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployctl.cli import options, running
+from deployctl.cli.command import Commands
 from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
     from deployctl.engine.schedule import Entry
 
-app = typer.Typer(
+app = Commands(
     help="Runs without anybody there, by cron.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -8,6 +8,7 @@ from pathlib import Path
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
 from deployctl.errors import (
     AcceptanceFailed,
+    NotReady,
     SmokeFailed,
     StepError,
     Undecided,
@@ -24,16 +25,30 @@ from deployctl.vllm.asking.client import Client, RequestFailed
 
 
 def served_model(client: Client, name: str | None) -> str:
-    """The model to ask for: `name`, or the only one that is served; raises `UsageError`."""
-    if name is not None:
-        return name
+    """The model to ask for: `name`, or the only one that is served.
+
+    Raises `NotReady` where nothing answers, `UsageError` where no model can be chosen.
+    """
     try:
         names = client.models()
     except RequestFailed as error:
+        if error.kind == "refused":
+            raise NotReady(
+                client.base_url,
+                "/v1/models",
+                "nothing serves",
+                str(error),
+                "look whether a server listens there: for one of a profile's hosts, deployctl up",
+            ) from error
+        if name is not None:
+            return name
         raise UsageError(
             f"{client.base_url} does not list its models: {error}",
-            next="name the model with --model, or look whether a server listens there",
+            next="name the model with --model, or look whether an OpenAI-compatible server "
+            "listens there",
         ) from error
+    if name is not None:
+        return name
     if len(names) != 1:
         raise UsageError(
             f"{client.base_url} serves {', '.join(names) or 'no model'}",
@@ -58,9 +73,10 @@ def acceptance_of(
 
 
 def acceptance_from_log(path: Path, settings: AcceptanceSettings) -> Evidence:
-    """Acceptance from a server's log: all windows that drafted, pooled."""
+    """Acceptance from a server's log (`-`: stdin): all windows that drafted, pooled."""
+    source = 0 if str(path) == "-" else path
     try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
+        with open(source, encoding="utf-8", errors="replace", closefd=source != 0) as lines:
             found = acceptance_log.pool(acceptance_log.windows(lines))
     except OSError as error:
         raise UsageError(f"the log cannot be read: {error}") from error

@@ -241,7 +241,7 @@ class Client:
     async def _accept(self, response: httpx.Response) -> None:
         if response.status_code == 200:
             return
-        said = (await self._whole(response)).decode("utf-8", "replace").strip()[:500]
+        said = _words(await self._whole(response))
         raise RequestFailed(
             kind_of(response.status_code),
             f"HTTP {response.status_code}: {said or response.reason_phrase}",
@@ -258,6 +258,14 @@ class Client:
     def _check_size(self, size: int) -> None:
         if size > self._limits.size:
             raise RequestFailed("too-large", f"the answer is larger than {self._limits.size} bytes")
+
+
+def _words(body: bytes) -> str:
+    """What a refusal says, on one line; a page for browsers is not it, and only named."""
+    text = body.decode("utf-8", "replace").strip()
+    if text.startswith("<"):
+        return "(a web page, not an API's answer)"
+    return " ".join(text.split())[:500]
 
 
 def _loopback(url: str) -> bool:

@@ -102,6 +102,26 @@ def test_a_misspelt_key_is_told_with_its_place_and_nothing_is_touched(tmp_path: 
     assert not root.exists()
 
 
+@pytest.mark.parametrize(
+    "verb", ["plan", "up", "status", "history", "doctor", "gc", "drafter", "rollback", "smoke"]
+)
+def test_json_is_a_document_where_the_host_is_out_of_reach(verb: str, tmp_path: Path) -> None:
+    profile = tmp_path / "away.yaml"
+    profile.write_text(
+        "name: away\nextends: demo\n"
+        "hosts: [{name: there, ssh: {address: 127.0.0.1, port: 1, user: nobody}}]\n"
+    )
+    done = deployctl(verb, "-p", str(profile), "--json", XDG_STATE_HOME=str(tmp_path))
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == 4
+    assert "no connection" in json.dumps(document)
+
+
+def test_the_list_of_commands_is_not_cut() -> None:
+    assert "..." not in deployctl("--help").stdout.split("Commands:")[1]
+
+
 def test_json_prints_one_document_even_when_refused(tmp_path: Path) -> None:
     profile = tmp_path / "wrong.yaml"
     profile.write_text(MISSPELT)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from deployctl.cli.app import app
-from deployctl.errors import UsageError
+from deployctl.errors import NotReady, UsageError
 from tests.unit.vllm.loopback import respond, serving
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -91,7 +93,6 @@ def test_a_server_without_speculation_is_unknown() -> None:
         [],
         ["--log", "a", "--url", "http://127.0.0.1:1"],
         ["--log", "/nonexistent/server.log"],
-        ["--url", "http://127.0.0.1:1"],
     ],
 )
 def test_usage(arguments: list[str]) -> None:
@@ -99,12 +100,48 @@ def test_usage(arguments: list[str]) -> None:
     assert isinstance(result.exception, UsageError)
 
 
+@pytest.mark.parametrize("command", ["smoke", "acceptance", "bench"])
+@pytest.mark.parametrize("model", [[], ["--model", "m"]])
+def test_nothing_serves_at_a_dead_port(command: str, model: list[str]) -> None:
+    arguments = [command, "--url", "http://127.0.0.1:1", *model, "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, NotReady)
+    assert "nothing serves" in result.exception.what
+    document = json.loads(result.stdout)
+    assert (document["exit_code"], document["hosts"]) == (7, [])
+
+
+def test_a_web_page_is_not_printed() -> None:
+    page = b"<!DOCTYPE html>\n<html><title>404</title>\n<p>nothing here</p></html>"
+    with serving(respond("404 Not Found", page)) as url:
+        result = CliRunner().invoke(app, ["smoke", "--url", url])
+    assert isinstance(result.exception, UsageError)
+    assert result.exception.what.endswith("HTTP 404: (a web page, not an API's answer)")
+    assert "\n" not in result.exception.what
+
+
+def test_a_log_on_stdin(tmp_path: Path) -> None:
+    path = log_of(tmp_path, "F1", "F3", "F7", "F8")
+    arguments = ["acceptance", "--log", "-", "--json"]
+    with path.open() as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "deployctl", *arguments],
+            stdin=log,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    found = json.loads(done.stdout)
+    assert found == {"schema": "deployctl.acceptance/1", **acceptance("--log", path)[1]}
+    assert found["mean_acceptance_length"] == 2.91
+
+
 def test_smoke_of_a_server_that_is_down_for_requests() -> None:
     with serving(respond("503 Service Unavailable", b"engine dead")) as url:
         result = CliRunner().invoke(app, ["smoke", "--url", url, "--model", "m", "--json"])
     assert result.exit_code == 8
     found = json.loads(result.stdout)
-    assert found["verdict"] == "dead"
+    assert (found["schema"], found["verdict"]) == ("deployctl.smoke/1", "dead")
     assert "engine dead" in found["checks"][0]["result"]["problems"][0]
 
 
