@@ -134,6 +134,8 @@ def in_file(path: Path, overrides: Mapping[str, Any] | None = None) -> InUse:
         wanted = desired(text, overrides) if overrides is not None else None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: config.json is not JSON: it is no UTF-8 text") from error
     except DrafterConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     return InUse("file", str(path), text, wanted)

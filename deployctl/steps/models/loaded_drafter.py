@@ -11,7 +11,7 @@ from deployctl.hosts.session import Call
 from deployctl.steps.builds.built import sha256
 from deployctl.steps.interface import Context
 from deployctl.steps.models import sources
-from deployctl.vllm.drafters.drafter import parse
+from deployctl.vllm.drafters.drafter import DrafterConfigError, parse
 from deployctl.vllm.drafters.loaded import layers
 
 
@@ -43,7 +43,10 @@ def loaded_drafter(context: Context, log: str) -> LoadedDrafter | None:
     started_with = json.loads(launch["text"]).get("drafter_config") if launch["text"] else None
     if started_with is not None and started_with != config["text"]:
         return LoadedDrafter(evidence, "the drafter's config changed while the server started")
-    found = layers(log, parse(config["text"]))
+    try:
+        found = layers(log, parse(config["text"]))
+    except DrafterConfigError as error:
+        return LoadedDrafter(evidence, f"{config['path']}: {error}")
     if found is None:
         return LoadedDrafter(evidence)
     evidence["layers"] = {"loaded": found.loaded, "wanted": found.wanted}

@@ -60,7 +60,7 @@ def parse(text: str) -> dict[str, Any]:
     """A config.json's object; raises `DrafterConfigError` where it is none."""
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DrafterConfigError(f"config.json is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise DrafterConfigError("config.json holds no object")

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl.vllm.drafters.fields import whole
+
 MIB = 1 << 20
 UTILIZATION = 0.9
 """vLLM's default of --gpu-memory-utilization."""
@@ -54,19 +56,33 @@ def cache_bytes(config: Mapping[str, Any], tokens: int, element: int) -> int | N
     """KV cache of one request: 2 · KV heads · head size · tokens · bytes, over attention layers.
 
     Sliding layers keep their window; layers without a cache of this kind (linear attention) count
-    nothing. None for models that keep something else (multi-head latent attention).
+    nothing. None for models that keep something else (multi-head latent attention), and for a
+    config that does not say it, or says something that is no count.
     """
     nested = config.get("text_config")
     body = nested if isinstance(nested, Mapping) else config
-    heads = body.get("num_key_value_heads") or body.get("num_attention_heads")
-    layers = body.get("num_hidden_layers")
-    if not heads or not layers or "kv_lora_rank" in body:
+    attention, layers = _count(body, "num_attention_heads"), _count(body, "num_hidden_layers")
+    heads = _count(body, "num_key_value_heads") or attention
+    size = _count(body, "head_dim")
+    if size is None and attention is not None:
+        size = (_count(body, "hidden_size") or 0) // attention
+    if not heads or not layers or size is None or "kv_lora_rank" in body:
         return None
-    size = body.get("head_dim") or body.get("hidden_size", 0) // body["num_attention_heads"]
-    types: Sequence[str] = body.get("layer_types") or ["full_attention"] * layers
-    window = body.get("sliding_window") or tokens
+    window = _count(body, "sliding_window") or tokens
     kept = {"full_attention": tokens, "sliding_attention": min(tokens, window)}
-    return int(sum(2 * heads * size * kept.get(kind, 0) * element for kind in types))
+    types = body.get("layer_types")
+    if types:
+        if not isinstance(types, list) or not all(isinstance(kind, str) for kind in types):
+            return None
+        total = sum(kept.get(kind, 0) for kind in types)
+    else:
+        total = layers * tokens
+    return 2 * heads * size * total * element
+
+
+def _count(body: Mapping[str, Any], key: str) -> int | None:
+    value = body.get(key)
+    return value if whole(value, 1) else None
 
 
 def fit(
@@ -81,7 +97,7 @@ def fit(
     """The lower bound for `parallel` GPUs whose memory is `totals` MiB each."""
     names = [size for name, size in ELEMENT.items() if (cache_type or "").startswith(name)]
     element = names[0] if names else 2
-    length = tokens or loads.target.get("max_position_embeddings") or 0
+    length = tokens or _count(loads.target, "max_position_embeddings") or 0
     parts = [cache_bytes(config, length, element) for config in (loads.target, loads.drafter or {})]
     own = parts[0]
     cache = None if own is None else (own + (parts[1] or 0)) / parallel / MIB

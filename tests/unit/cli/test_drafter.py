@@ -102,6 +102,15 @@ def test_check_finds_a_stale_config_where_the_profile_is_told(stale: Path) -> No
     assert "as_wanted: dflash_config.mask_token_id is 0, wanted 3" in done.stdout
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 100_000, b"", b"[]", b'"x"'])
+def test_a_file_that_is_no_config_is_told_as_that(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    for words in (["show", str(path)], ["check", str(path), "--target", TARGET]):
+        error = run(*words).exception
+        assert isinstance(error, DeployError) and error.exit_code == 3
+
+
 def test_set_never_writes_through_a_link(stale: Path, tmp_path: Path) -> None:
     link = tmp_path / "snapshot.json"
     link.symlink_to(stale)

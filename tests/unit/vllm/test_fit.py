@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deployctl.vllm.serving.fit import Loads, cache_bytes, fit
 
@@ -49,6 +51,20 @@ TOKENS = 32768
 )
 def test_cache_of_one_request(config: dict[str, Any], element: int, expected: int | None) -> None:
     assert cache_bytes(config, TOKENS, element) == expected
+
+
+@given(
+    key=st.sampled_from([*DENSE, "layer_types", "sliding_window", "text_config"]),
+    value=st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=2)
+    | st.lists(st.lists(st.integers()) | st.text(max_size=2), max_size=2),
+)
+def test_any_value_gives_a_count_or_unknown(key: str, value: Any) -> None:
+    found = cache_bytes({**DENSE, key: value}, TOKENS, 2)
+    assert found is None or found >= 0
 
 
 @pytest.mark.parametrize(
