@@ -123,11 +123,12 @@ def wait_for(look: Callable[[], T]) -> T:
 @pytest.mark.lab
 def test_into_a_container_through_its_node(deployed: Demo, lab: Lab, tmp_path: Path) -> None:
     assert deployed.first is not None
-    # No network leads out of the lab, so the proven environment is lent.
-    lab.container.run("mkdir", "-p", "/var/lib/deployctl")
-    lent = str(deployed.root / "environments")
-    lab.container.run("ln", "-s", lent, "/var/lib/deployctl/environments")
-    host = json.loads(json.dumps(lab.container.host_settings(via="pct")))
-    elsewhere = Elsewhere(tmp_path, host, serve={"port": 8123})
+    # No network leads out of the lab, so the proven environment is lent. The root is one that this
+    # machine, whose files the container sees, does not have.
+    root = f"/srv/{tmp_path.name}"
+    lab.container.run("mkdir", "-p", root)
+    lab.container.run("ln", "-s", str(deployed.root / "environments"), f"{root}/environments")
+    host = {**lab.container.host_settings(via="pct"), "root": root}
+    elsewhere = Elsewhere(tmp_path, json.loads(json.dumps(host)), serve={"port": 8123})
     with elsewhere.up() as ended:
         proven(ended, deployed.first)
