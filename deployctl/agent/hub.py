@@ -36,14 +36,16 @@ def survey(
     endpoint: Optional[str] = None,
     token: Optional[str] = None,
     tensors: bool = False,
+    always: bool = False,
 ) -> Dict[str, Any]:
     """A repository's model as `models.survey` tells it, and what the hub says about it.
 
     More keys: `commit`; `remote`, the files to fetch with `size` and `sha256` (None for small
-    ones); `error` with `kind` and `message`. A whole copy of a pinned commit needs no network.
+    ones); `error` with `kind` and `message`. A whole copy of a pinned commit needs no network,
+    unless the hub is `always` to be asked.
     """
     given = COMMIT.match(revision or "")
-    if given:
+    if given and not always:
         kept = models.survey(call, place(repo, str(revision)), tensors)
         if kept["exists"] and not kept["damaged"]:
             return dict(kept, commit=revision, remote=None, error=None)

@@ -48,6 +48,23 @@ def survey(call: Call, path: str, tensors: bool = False) -> Dict[str, Any]:
     return answer
 
 
+def checksums(call: Call, path: str, names: List[str]) -> Dict[str, Optional[str]]:
+    """The SHA-256 of files in a model's folder by name; None where one cannot be read."""
+    place = call.path(path)
+    return {name: _sha256(os.path.join(place, name)) for name in names}
+
+
+def _sha256(path: str) -> Optional[str]:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for piece in iter(lambda: file.read(1 << 20), b""):
+                digest.update(piece)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
 def _files(place: str) -> List[str]:
     """Files below a folder by relative name; hidden folders (a hub's own notes) left out."""
     found = []
@@ -195,4 +212,4 @@ def views(call: Call, profile: str) -> Dict[str, Any]:
     return found
 
 
-OPERATIONS = (survey, view, views)
+OPERATIONS = (survey, checksums, view, views)

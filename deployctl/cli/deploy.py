@@ -19,7 +19,6 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "fetch": Part(("fetch",), "Bring the target model and the drafter to the host."),
     "launch": Part(
         ("clean", "launch", "ready"),
         "Start the wanted release and wait until it answers; no gates.",
@@ -37,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(up)
     app.command()(plan)
     app.command("run")(run_playbook)
+    app.command()(fetch)
     for name, part in PARTS.items():
         app.command(name, help=part.help)(_part(name))
 
@@ -136,6 +136,30 @@ def plan(
     if impossible is not None:
         raise typer.Exit(impossible.step.failure.exit_code)
     raise typer.Exit(PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0)
+
+
+def fetch(
+    profile: options.Profile,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Compare the files' checksums, not their sizes alone.")
+    ] = False,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Bring the target model and the drafter to the host."""
+    running.perform(
+        profile,
+        running.playbook_of("fetch"),
+        sets=sets,
+        hosts=hosts,
+        step_options={"fetch": {"deep": deep}},
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )
 
 
 def _part(name: str) -> Callable[..., None]:

@@ -17,11 +17,13 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.steps.models import hub, sources
+from deployctl.steps.models import checksums, hub, sources
 from deployctl.steps.release import release_paths
 
 VIEWS = "drafter.views"
 DISK = "fetch.disk"
+DEEP = "deep"
+"""Option: compare the files' checksums with those of their source, not their sizes alone."""
 
 
 class FetchStep(Step):
@@ -63,6 +65,8 @@ class FetchStep(Step):
             return Plan("blocked", reason=short)
         if changes:
             return Plan("change", tuple(changes))
+        if wanted.option(self.name, DEEP, False):
+            return Plan("check", reason="checksums are compared")
         return Plan("unchanged", evidence=_evidence(wanted, answers))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -92,7 +96,25 @@ class FetchStep(Step):
                     "; ".join(wrong),
                     "run again: what is missing is fetched",
                 )
-        return _evidence(wanted, answers)
+        evidence = _evidence(wanted, answers)
+        if wanted.option(self.name, DEEP, False):
+            for role in _wanted_roles(wanted):
+                evidence[role]["checksums"] = self._compare(context, answers, role)
+        return evidence
+
+    def _compare(self, context: Context, answers: Answers, role: str) -> str:
+        wrong = checksums.damaged(context, answers, role)
+        if wrong is None:
+            context.log(f"{role}: nobody tells the checksums of a folder of the host's own")
+            return "unknown"
+        if wrong:
+            raise self.fail(
+                context,
+                f"the {role} in {sources.place(context.wanted, answers, role)} is damaged",
+                "\n".join(f"{name}: other bytes than its source has" for name in wrong),
+                "run again: what was damaged was removed and is fetched anew",
+            )
+        return "as promised"
 
     def _download(self, context: Context, role: str, repo: str) -> None:
         answer = context.answers[role]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -251,3 +252,24 @@ def test_two_snapshots_of_one_blob(tmp_path: Path) -> None:
         stamp = written.stat()
         assert bench.run(DrafterStep(), STEP)[0].status == "unchanged"
         assert written.stat().st_mtime_ns == stamp.st_mtime_ns
+
+
+@pytest.mark.parametrize("source", ["hub", "shipped"])
+def test_changed_bytes_are_found_when_looking_deep(bench: Bench, source: str) -> None:
+    if source == "shipped":
+        bench.wanted = deployment()
+    bench.run(STEP)
+    bench.wanted = replace(bench.wanted, options={"fetch": {"deep": True}})
+    plan, evidence = bench.run(STEP)
+    assert (plan.status, evidence["model"]["checksums"]) == ("check", "as promised")
+    path = Path(evidence["model"]["place"]) / "model.safetensors"
+    with path.open("r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)
+        file.seek(-1, 2)
+        file.write(bytes([last[0] ^ 1]))
+    with pytest.raises(StagingFailed) as caught:
+        bench.run(STEP)
+    assert "model.safetensors: other bytes" in caught.value.why
+    assert bench.run(STEP)[0].status == "change"
+    assert bench.run(STEP)[1]["model"]["checksums"] == "as promised"
