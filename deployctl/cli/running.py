@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
     """The resolved profile, reduced to the hosts that were named."""
+    from deployctl.config import overrides
     from deployctl.config.loader import load_profile
 
     profile = load_profile(name, sets=list(sets), environ=os.environ).profile
+    for said in overrides.near_misses(os.environ, type(profile)):
+        output.warn(said)
     if not hosts:
         return profile
     known = [host.name for host in profile.hosts]

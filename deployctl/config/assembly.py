@@ -141,7 +141,8 @@ class Assembly:
         if is_path(name):
             message = f"there is no file {name} (a path counts from the file that names it)"
         else:
-            known = [found.name for found in self._search.found(kind)]
+            own = Path(reference.origin.source).stem
+            known = [found.name for found in self._search.found(kind) if found.name != own]
             message = (
                 f"no {SINGULAR[kind]} is named {name}{did_you_mean(name, known)}"
                 f" (looked beside the file and in {', '.join(self._search.looked_in(kind))})"

@@ -106,6 +106,13 @@ def _message(detail: ErrorDetails, path: KeyPath, schema: Any) -> str:
         if section(inner) is SecretSettings:
             return "needs env: the name of the variable that holds the secret, not the secret"
         return f"needs {_needs(inner)}, not {_shown(detail['input'])}"
+    if kind in ("too_short", "too_long"):
+        word, limit = (
+            ("least", detail["ctx"]["min_length"])
+            if kind == "too_short"
+            else ("most", detail["ctx"]["max_length"])
+        )
+        return f"needs at {word} {limit} {'item' if limit == 1 else 'items'}"
     given = _shown(detail["input"])
     if kind == "literal_error":
         inner = _inner(path, schema)

@@ -57,6 +57,36 @@ def from_environment(environ: Mapping[str, str], schema: Any) -> list[Override]:
     return found
 
 
+def near_misses(environ: Mapping[str, str], schema: Any) -> list[str]:
+    """What to say of variables that look like a key path with single underscores: they set
+    nothing, and were probably meant to."""
+    said = []
+    for name in sorted(environ):
+        rest = name.removeprefix(PREFIX)
+        if rest == name or "__" in rest or rest.lower() in fields(schema):
+            continue
+        meant = _split(rest.lower(), schema)
+        if len(meant) > 1:
+            right = PREFIX + "__".join(meant).upper()
+            said.append(f"{name} sets nothing; did you mean {right} (two underscores)?")
+    return said
+
+
+def _split(text: str, schema: Any) -> tuple[str, ...]:
+    """A key path in a text whose parts are joined by single underscores; empty where there is
+    none. Below free keys the rest is one key."""
+    for key, inner in fields(schema).items():
+        name = folded(key)
+        if text == name:
+            return (name,)
+        if text.startswith(f"{name}_"):
+            rest = text.removeprefix(f"{name}_")
+            below_it = _split(rest, inner) if section(inner) is not None else ()
+            if below_it or entry(inner) is not None:
+                return (name, *(below_it or (rest,)))
+    return ()
+
+
 def from_command_line(sets: Sequence[str]) -> list[Override]:
     """The overrides of `--set PATH=VALUE`; raises `UsageError` for one that is malformed."""
     found = []
@@ -65,7 +95,7 @@ def from_command_line(sets: Sequence[str]) -> list[Override]:
         tokens = tuple(path.strip().split("."))
         if not separator or not all(tokens):
             raise UsageError(
-                f"--set {path}: not PATH=VALUE", "", "Write it as --set serve.port=30001"
+                f"--set {text}: not PATH=VALUE", "", "Write it as --set serve.port=30001"
             )
         try:
             parsed = parse_scalar(value, COMMAND_LINE)

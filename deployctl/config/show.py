@@ -13,6 +13,8 @@ from deployctl.config.yamltext import scalar
 SCHEMA = "deployctl.profile/1"
 
 _COMMENT_COLUMN = 44
+_ROOT = "/var/lib/deployctl for root, ~/.local/share/deployctl for others"
+"""What an empty root stands for; the host's agent decides (hosts/bundle.py)."""
 
 
 def as_yaml(loaded: Loaded, with_origin: bool = False) -> str:
@@ -21,6 +23,8 @@ def as_yaml(loaded: Loaded, with_origin: bool = False) -> str:
     for text, path in _lines(data(loaded), (), ""):
         if with_origin and path is not None:
             text = f"{text.ljust(_COMMENT_COLUMN)}  # {loaded.origins[dotted(path)]}"
+        if path is not None and path[-1] == "root" and text.strip().startswith("root: ''"):
+            text = f"{text}{',' if with_origin else '  #'} {_ROOT}"
         lines.append(text)
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ from deployctl.engine import slots, takeover
 from deployctl.engine.connect import connect
 from deployctl.engine.ledger import GATES
 from deployctl.engine.plan import ask
-from deployctl.errors import UsageError
+from deployctl.errors import NotReady, UsageError
 from deployctl.hosts.session import Session
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
@@ -169,11 +169,28 @@ def log(
             return
         name = slots.serving(session, profile).name
         text, offset = _tail(session, name, job)
+        if not text:
+            _check_written(session, profile, name, job)
         yield "".join(text.splitlines(keepends=True)[-lines:])
         while follow:
             text, offset = _more(session, name, job, offset)
             if text:
                 yield text
+
+
+def _check_written(session: Session, profile: Profile, name: str, job: str | None) -> None:
+    """Raise where there is nothing of which there could be a log."""
+    if job is not None and session.call("jobs.state", id=job)["state"] == "none":
+        known = [str(one["id"]) for one in session.call("jobs.listing")]
+        raise UsageError(f"there is no job {job}", next=f"jobs: {', '.join(known) or 'none'}")
+    if job is None and session.call("units.state", name=name)["state"] == "absent":
+        raise NotReady(
+            profile.hosts[0].name,
+            "logs",
+            "nothing has served",
+            f"no server of profile {profile.name} was ever started here",
+            f"run: deployctl up --profile {profile.name}",
+        )
 
 
 TAIL_BYTES = 256 * 1024

@@ -11,6 +11,7 @@ import binascii
 import fcntl
 import hashlib
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -142,9 +143,21 @@ def check(name: str, endpoint: Endpoint, key: PKey, accept_new: bool) -> None:
             else f"looked in {files}"
         ),
         "compare the fingerprint with the host's own (ssh-keygen -lf on its key file), then "
-        f"connect once with ssh -p {endpoint.port} {endpoint.user}@{endpoint.hostname}, "
+        f"connect once with {by_hand(endpoint)}, "
         "or say accept_new: true in the host file",
     )
+
+
+def by_hand(endpoint: Endpoint) -> str:
+    """The ssh command that asks about a server's key, and stores it where it is looked for."""
+    words = ["ssh", "-p", str(endpoint.port)]
+    if endpoint.known_hosts:
+        words += ["-o", f"UserKnownHostsFile={endpoint.known_hosts[0]}"]
+    if endpoint.known_as not in ("", endpoint.hostname):
+        words += ["-o", f"HostKeyAlias={endpoint.known_as}"]
+    if endpoint.jumps:
+        words += ["-J", ",".join(endpoint.jumps)]
+    return shlex.join([*words, f"{endpoint.user}@{endpoint.hostname}"])
 
 
 def store(endpoint: Endpoint, key: PKey) -> None:

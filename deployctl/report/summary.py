@@ -8,6 +8,7 @@ from typing import Any
 from deployctl.report.meaning import meaning, now_serving
 from deployctl.report.measured import bench_lines
 
+
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a report, without colour."""
     for host in document["hosts"]:

@@ -28,6 +28,7 @@ class TestHostKeys:
         assert fingerprint(sshd.host_key) in error.why
         assert str(sshd.known_hosts) in error.why
         assert "accept_new" in error.next
+        assert f"UserKnownHostsFile={sshd.known_hosts}" in error.next
         assert sshd.known_hosts.read_text() == ""
 
     def test_changed(self, sshd: Sshd, tmp_path: Path) -> None:

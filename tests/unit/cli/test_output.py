@@ -50,3 +50,21 @@ def test_a_metrics_file_that_cannot_be_written_is_a_warning(profile: Path, tmp_p
     )
     assert done.returncode == 7
     assert "warning: --metrics-file /proc/nope/x cannot be written" in done.stderr
+
+
+def test_a_log_of_nothing_is_said_to_be_none(profile: Path) -> None:
+    done = deployctl("logs", "-p", str(profile))
+    assert (done.returncode, done.stdout) == (7, "")
+    assert "nothing has served" in done.stderr
+    done = deployctl("logs", "-p", str(profile), "--job", "nope")
+    assert done.returncode == 2
+    assert "there is no job nope" in done.stderr
+    assert "jobs: none" in done.stderr
+
+
+def test_a_variable_with_one_underscore_is_warned_about(profile: Path, tmp_path: Path) -> None:
+    done = deployctl(
+        *("down", "-p", str(profile)), XDG_STATE_HOME=str(tmp_path), DEPLOYCTL_SERVE_PORT="12"
+    )
+    assert done.returncode == 0
+    assert "warning: DEPLOYCTL_SERVE_PORT sets nothing; did you mean" in done.stderr

@@ -31,3 +31,17 @@ def test_every_problem_is_told_with_its_place(folder: Folder, case: Path) -> Non
     assert error.value.why == expected.rstrip("\n")
     assert error.value.exit_code == 3
     assert "nothing was touched" in error.value.next
+
+
+def test_a_profile_that_extends_itself_is_not_suggested(folder: Folder) -> None:
+    folder.write("work/profiles/bad.yaml", "extends: bad\n")
+    with pytest.raises(ConfigError, match="no profile is named bad") as error:
+        folder.load("bad")
+    assert "did you mean bad" not in error.value.why + error.value.what
+
+
+def test_an_empty_list_is_told_in_our_words(folder: Folder) -> None:
+    folder.profile("p", "")
+    with pytest.raises(ConfigError) as error:
+        folder.load("p", "hosts=[]")
+    assert "hosts: needs at least 1 item" in error.value.why

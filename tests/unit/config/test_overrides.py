@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from deployctl.config.overrides import near_misses
+from deployctl.config.profile import Profile
 from deployctl.errors import ConfigError, UsageError
 from tests.unit.config.conftest import Folder
 
@@ -108,6 +110,27 @@ def test_variables_that_are_no_overrides_are_left_alone(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("DEPLOYCTL_SERVE_PORT", "DEPLOYCTL_SERVE__PORT"),
+        ("DEPLOYCTL_SERVE_READY_STALL", "DEPLOYCTL_SERVE__READY__STALL"),
+        ("DEPLOYCTL_SERVE_ARGS_MAX_NUM_SEQS", "DEPLOYCTL_SERVE__ARGS__MAX_NUM_SEQS"),
+        ("DEPLOYCTL_MODEL_SERVED_NAME", "DEPLOYCTL_MODEL__SERVED_NAME"),
+        ("DEPLOYCTL_SERVE__PORT", None),
+        ("DEPLOYCTL_PROFILE", None),
+        ("DEPLOYCTL_PLAYBOOK", None),
+        ("DEPLOYCTL_LOG", None),
+        ("DEPLOYCTL_SERVER_COLOUR", None),
+        ("SERVE_PORT", None),
+    ],
+)
+def test_single_underscores_are_noticed(name: str, meant: str | None) -> None:
+    said = near_misses({name: "1"}, Profile)
+    expected = f"{name} sets nothing; did you mean {meant} (two underscores)?"
+    assert said == ([] if meant is None else [expected])
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("serve.prot=1", "--set serve.prot: serve has no key prot; did you mean port?"),
@@ -130,8 +153,8 @@ def test_variables_that_are_no_overrides_are_left_alone(folder: Folder) -> None:
         ),
         ("extends=x", "--set extends: only a file can say what it extends"),
         ("serve.port", "--set serve.port: not PATH=VALUE"),
-        ("=1", "--set : not PATH=VALUE"),
-        ("serve..port=1", "--set serve..port: not PATH=VALUE"),
+        ("=1", "--set =1: not PATH=VALUE"),
+        ("serve..port=1", "--set serve..port=1: not PATH=VALUE"),
         ("serve.gpus=[0", "--set serve.gpus: the value is not YAML"),
         ("serve.zzz=1", "--set serve.zzz: serve has no key zzz; it has host, port, gpus, "),
     ],

@@ -80,3 +80,14 @@ def test_the_document_is_json_and_complete(folder: Folder) -> None:
     assert document["files"] == ["profiles/p.yaml", "profiles/smallest.yaml"]
     assert document["origins"]["serve.port"] == "profiles/smallest.yaml:5:15"
     assert document["profile"]["serve"]["port"] == 8000
+
+
+def test_an_empty_root_says_which_directory_it_is(folder: Folder) -> None:
+    folder.profile("p", "")
+    for with_origin in (False, True):
+        (line,) = [
+            line
+            for line in show.as_yaml(folder.load("p"), with_origin).splitlines()
+            if "root:" in line
+        ]
+        assert "/var/lib/deployctl for root" in line

@@ -7,6 +7,7 @@ import pytest
 
 from deployctl.hosts.known_hosts import (
     KnownKey,
+    by_hand,
     judge,
     name_of,
     preferred_types,
@@ -45,6 +46,15 @@ def test_the_port_belongs_to_the_name() -> None:
     endpoint = Endpoint("a", "h", 22, "me", known_as="h")
     assert name_of(endpoint) == "h"
     assert name_of(replace(endpoint, port=2222)) == "[h]:2222"
+
+
+def test_the_advice_names_the_file_that_is_read() -> None:
+    endpoint = Endpoint("a", "h", 22, "me", known_as="h", known_hosts=("/my keys/known", "/g"))
+    assert by_hand(endpoint) == "ssh -p 22 -o 'UserKnownHostsFile=/my keys/known' me@h"
+    far = replace(endpoint, known_hosts=("/k",), known_as="alias", jumps=("one", "two"), port=2222)
+    assert by_hand(far) == (
+        "ssh -p 2222 -o UserKnownHostsFile=/k -o HostKeyAlias=alias -J one,two me@h"
+    )
 
 
 def test_ssh_keygens_output() -> None:
