@@ -66,7 +66,7 @@ def shape(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: shape(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [shape(value[0])] if value else []
+        return "list"  # who else is on a machine differs from machine to machine
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else "value"
 
 
