@@ -82,7 +82,7 @@ def doctor(
 def _plan(
     name: str, chosen: dict[str, Any], sets: list[str], hosts: list[str], as_json: bool
 ) -> None:
-    from deployctl.engine.host_run import Options
+    from deployctl.engine.options import Options
     from deployctl.engine.run import survey
     from deployctl.report import document, summary
     from deployctl.report.holders import lines

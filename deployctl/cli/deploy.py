@@ -119,7 +119,7 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Show what `up` would change and why; touch nothing."""
-    from deployctl.engine.host_run import Options
+    from deployctl.engine.options import Options
     from deployctl.engine.run import survey
     from deployctl.report import document, summary
 

@@ -78,7 +78,7 @@ def perform(
         else playbook
     )
     check_skip(skip, chosen)
-    from deployctl.engine.host_run import Options
+    from deployctl.engine.options import Options
     from deployctl.report.document import report as render
 
     options = Options(

@@ -5,16 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from deployctl.engine import aftermath, events, failed, ledger, lock, rollback, switch, takeover
+from deployctl.engine import (
+    aftermath,
+    events,
+    failed,
+    ledger,
+    lock,
+    rollback,
+    subject,
+    switch,
+    takeover,
+)
 from deployctl.engine.complete import complete
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.execute import Work, run_step
 from deployctl.engine.gaps import Gaps
-from deployctl.engine.hooks import Hooks, Render
+from deployctl.engine.hooks import Hooks
 from deployctl.engine.interrupts import Interrupts
+from deployctl.engine.options import Options
 from deployctl.engine.plan import (
     RELEASES,
     HostPlan,
@@ -31,36 +42,10 @@ from deployctl.errors import (
     HostError,
     Interrupted,
     LockHeld,
-    NotReady,
     RemoteError,
 )
 from deployctl.hosts.session import Call
-from deployctl.steps.identity import ReleasePaths
-from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
-from deployctl.steps.release import release_paths
-
-
-def no_document(run: RunRecord) -> Mapping[str, Any]:
-    """Where nobody renders reports, hooks are told the run's id alone."""
-    return {"run": run.run}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line adds to a profile and a playbook. `lock_wait` is in seconds."""
-
-    skip: frozenset[str] = frozenset()
-    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    check_gates: bool = False
-    lock_wait: float = 0.0
-    keep_failed: bool = False
-    """Leave a release that failed its gate serving instead of going back."""
-    render: Render = no_document
-    """Makes the report's document, for hooks to read."""
-    only_if_changed: bool = False
-    """Do not try a release again that failed before under the same profile; keep what serves."""
-    release: str = ""
-    """Serve this earlier release, as it was wanted then, instead of what the profile says now."""
+from deployctl.steps.interface import Answers, Deployment, Step
 
 
 @dataclass
@@ -159,7 +144,7 @@ class HostRun:
             raise lock.held(self.record.host, again)
 
     def _carry_out(self, connected: Connected, answers: Answers) -> None:
-        self._check_serving(answers)
+        subject.check_serving(self.steps, self.wanted, self.run_record.profile, answers)
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
         self.record.previous = plan.current
@@ -168,7 +153,7 @@ class HostRun:
                 self.wanted,
                 connected,
                 answers,
-                self._release(answers),
+                subject.release(self.steps, self.wanted, answers),
                 self.listen,
                 self.record,
                 stack,
@@ -256,47 +241,6 @@ class HostRun:
                 f"{self.record.host}: interrupted{at}",
                 next="run again to go on: a build or download on the host is taken up where it is",
             )
-
-    def _release(self, answers: Answers) -> ReleasePaths:
-        """The release at work: the wanted one, or the serving one where nothing is deployed."""
-        if not needs_release(self.steps):
-            return self._serving(answers)
-        try:
-            return release_paths(self.wanted, answers)
-        except Unanswered as error:
-            first = self.steps[0]
-            raise first.failure(
-                self.record.host,
-                first.name,
-                "what is wanted cannot be determined, nothing was touched",
-                str(error.args[0]),
-                "mend what the reason names and run again",
-            ) from error
-
-    def _check_serving(self, answers: Answers) -> None:
-        """Gates alone need a server that runs; without one there is nothing to ask."""
-        unit = answers.get("unit")
-        if unit is None or any(step.phase != "gate" for step in self.steps):
-            return
-        if unit["state"] == "running":
-            return
-        # With slots, a slot's own name is nothing that people could name.
-        first, profile = self.steps[0], self.run_record.profile
-        said = "is still starting" if unit["state"] == "starting" else "does not run"
-        raise NotReady(
-            self.record.host,
-            first.name,
-            "nothing serves",
-            f"the server of profile {profile} {said} (state: {unit['state']})",
-            f"run: deployctl up --profile {profile}",
-        )
-
-    def _serving(self, answers: Answers) -> ReleasePaths:
-        releases, name = answers["releases"], self.wanted.profile.name
-        current = releases["current"]
-        manifest = releases["releases"].get(current) or {}
-        key = manifest.get("identity", {}).get("environment", "none")
-        return ReleasePaths(name, current or "none", str(key))
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):

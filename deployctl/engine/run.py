@@ -14,8 +14,9 @@ from deployctl.engine import advice, events, slots
 from deployctl.engine.blue_green import BlueGreenRun
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.hooks import Hooks
-from deployctl.engine.host_run import HostRun, Options
+from deployctl.engine.host_run import HostRun
 from deployctl.engine.interrupts import Interrupts
+from deployctl.engine.options import Options
 from deployctl.engine.plan import HostPlan, ask, make, questions, select
 from deployctl.engine.record import HostRecord, RunRecord, outcome
 from deployctl.engine.steps import STEPS

@@ -12,7 +12,7 @@ import pytest
 
 from deployctl.config.loader import load_playbook
 from deployctl.engine import slots, status
-from deployctl.engine.host_run import Options
+from deployctl.engine.options import Options
 from deployctl.engine.run import survey
 from deployctl.engine.steps import STEPS
 from tests.hosts.served.client import PollingClient

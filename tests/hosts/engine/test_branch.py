@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine.host_run import Options
+from deployctl.engine.options import Options
 from deployctl.engine.run import survey
 from deployctl.engine.steps import STEPS
 from tests.hosts.served.host import ServedHost

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deployctl.cli.running import playbook_of
-from deployctl.engine.host_run import Options
+from deployctl.engine.options import Options
 from deployctl.engine.record import HostRecord
 from deployctl.engine.run import run, survey
 from deployctl.steps.interface import Plan

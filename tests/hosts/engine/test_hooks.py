@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine.host_run import Options
+from deployctl.engine.options import Options
 from deployctl.engine.record import RunRecord
 from deployctl.engine.run import run
 from deployctl.engine.steps import STEPS

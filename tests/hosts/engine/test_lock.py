@@ -9,8 +9,8 @@ import time
 from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook
 from deployctl.engine.connect import connect
-from deployctl.engine.host_run import Options
 from deployctl.engine.lock import take
+from deployctl.engine.options import Options
 from deployctl.engine.record import RunRecord
 from deployctl.engine.run import run
 from deployctl.engine.steps import STEPS

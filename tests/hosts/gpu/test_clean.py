@@ -9,7 +9,7 @@ import pytest
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine.host_run import Options
+from deployctl.engine.options import Options
 from deployctl.engine.record import HostRecord
 from deployctl.engine.run import run, survey
 from deployctl.steps.interface import Plan

@@ -17,7 +17,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook, load_profile
 from deployctl.config.profile import Profile
 from deployctl.engine.connect import connect
-from deployctl.engine.host_run import Options
+from deployctl.engine.options import Options
 from deployctl.engine.plan import ask, questions
 from deployctl.engine.record import RunRecord
 from deployctl.engine.run import deployments, run
