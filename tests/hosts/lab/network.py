@@ -60,11 +60,16 @@ class Lab:
     def inside(self) -> Iterator[None]:
         """This thread, and whatever it starts, is in the lab's network meanwhile."""
         assert self._switch is not None
-        enter_network(f"/proc/{self._switch.pid}/ns/net")
+        # Held open: once inside, this thread's own entry in /proc names the lab's network.
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield
+            enter_network(f"/proc/{self._switch.pid}/ns/net")
+            try:
+                yield
+            finally:
+                enter_network(f"/proc/self/fd/{home}")
         finally:
-            enter_network(f"/proc/{os.getpid()}/ns/net")
+            os.close(home)
 
     def start(self) -> None:
         """Bring up everything."""
