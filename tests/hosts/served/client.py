@@ -11,7 +11,11 @@ STEP = 0.02
 
 
 class PollingClient:
-    """Asks /v1/models every 20 ms from the moment it is entered; `gaps` lists its outages."""
+    """Asks /v1/models every 20 ms from the moment it is entered.
+
+    `gaps` lists its outages, each from the first question that got no answer to the last one: so
+    long nothing served for certain, however late the client was to notice that it is over.
+    """
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}/v1/models"
@@ -30,17 +34,17 @@ class PollingClient:
         self._thread.join()
 
     def _ask(self) -> None:
-        answered = time.monotonic()
-        missed = False
+        first: float | None = None
+        last = 0.0
         while not self._over.wait(STEP):
+            asked = time.monotonic()
             if self._answers():
-                now = time.monotonic()
-                if missed:
-                    self.gaps.append(now - answered)
-                answered, missed = now, False
+                if first is not None:
+                    self.gaps.append(last - first)
+                    first = None
                 self.answers += 1
             else:
-                missed = True
+                first, last = first if first is not None else asked, asked
 
     def _answers(self) -> bool:
         try:
