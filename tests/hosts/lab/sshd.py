@@ -113,7 +113,7 @@ class Sshd:
         return path
 
     def start(self) -> None:
-        """Start it and wait until it listens."""
+        """Start it and wait until it speaks SSH."""
         config = self.directory / "sshd_config"
         listen = f"127.0.0.1:{self.port}"
         config.write_text(sshd_config(listen, self.host_key, self.user_key, self.options))
@@ -127,11 +127,18 @@ class Sshd:
             )
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline and self._process.poll() is None:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
+            if self._speaks():
+                return
             time.sleep(0.01)
         raise RuntimeError(f"sshd did not start: {self.log.read_text()}")
+
+    def _speaks(self) -> bool:
+        """Whether it says its name: a port that is open may still reset its first caller."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as probe:
+                return probe.recv(4) == b"SSH-"
+        except OSError:
+            return False
 
     def sessions(self) -> list[int]:
         """The processes that serve connections: children of the listener, and theirs."""
