@@ -47,13 +47,9 @@ def connect(host: HostSettings) -> Connected:
     node = node_transport(host)
     if node is None:
         return Connected(host, session, session)
-    settings = host.node if isinstance(host.node, HostSettings) else None
+    assert host.node is not None, "there is a way to the node, so there is one"
     try:
-        reached = Session(
-            node,
-            root=settings.root if settings else "",
-            python=settings.python if settings else "python3",
-        )
+        reached = Session(node, root=host.node.root, python=host.node.python)
     except BaseException:
         session.close()
         raise

@@ -34,6 +34,7 @@ from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.builds.damage import blamed
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Context, Deployment, Plan, Step, Unanswered
+from deployctl.steps.servers.readiness import reachable
 
 
 @dataclass
@@ -80,10 +81,10 @@ class Work:
         """Where the served port is reached from here; a tunnel is opened once, when needed."""
         if not self.url:
             serve = self.wanted.profile.serve
-            address = "127.0.0.1" if serve.host in ("0.0.0.0", "::") else serve.host
             if self.wanted.host.local:
-                self.url = f"http://{address}:{serve.port}"
+                self.url = f"http://{reachable(serve.host)}:{serve.port}"
             else:
+                address = reachable(serve.host).strip("[]")
                 tunnel = Tunnel(self.connected.session, address, serve.port)
                 self.url = self.stack.enter_context(tunnel).url
         return self.url

@@ -16,13 +16,14 @@ from deployctl.hosts.session import Session
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
+from deployctl.steps.servers.readiness import reachable
 
 SCHEMA = "deployctl.status/1"
 
 
 def _questions(profile: Profile) -> dict[str, Question]:
     name, serve = profile.name, profile.serve
-    address = "127.0.0.1" if serve.host in ("0.0.0.0", "::") else serve.host
+    url = f"http://{reachable(serve.host)}:{serve.port}"
     asked = [
         Question("releases", "releases.state", {"profile": name, "last": 20}),
         Question("unit", "units.state", {"name": name}),
@@ -30,7 +31,11 @@ def _questions(profile: Profile) -> dict[str, Question]:
         Question(
             "health",
             "network.http",
-            {"method": "GET", "url": f"http://{address}:{serve.port}/health", "timeout": 5},
+            {
+                "method": "GET",
+                "url": f"{url}/health",
+                "timeout": 5,
+            },
         ),
         Question(
             "config", "files.read", {"path": f"@/profiles/{name}/current/drafter/config.json"}
