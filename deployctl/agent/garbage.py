@@ -111,7 +111,10 @@ def _bytes(path: str, seen: Dict[int, bool]) -> int:
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
-            status = os.lstat(os.path.join(folder, name))
+            try:
+                status = os.lstat(os.path.join(folder, name))
+            except FileNotFoundError:
+                continue
             if status.st_ino not in seen:
                 seen[status.st_ino] = True
                 total += status.st_blocks * 512

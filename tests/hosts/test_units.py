@@ -19,6 +19,7 @@ from deployctl.errors import RemoteError
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.hosts.transports import transport
+from tests.hosts.lab.processes import is_alive
 from tests.hosts.lab.sshd import Sshd
 
 SERVER = [sys.executable, str(Path(__file__).with_name("server_stand_in.py"))]
@@ -57,14 +58,6 @@ def until(what: str, holds: Callable[[], Any], seconds: float = 15.0) -> Any:
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
-def alive(pid: int) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return text.rsplit(")", 1)[1].split()[0] not in "ZX"
-
-
 def test_what_never_started_is_absent(session: Session) -> None:
     assert state(session)["state"] == "absent"
     assert session.call("units.stop", name=NAME)["state"] == "absent"
@@ -79,7 +72,7 @@ def test_a_server_runs_and_is_stopped_whole(session: Session) -> None:
     assert abs(started["started"] - time.time()) < 10
     stopped = session.call("units.stop", name=NAME, grace=2)
     assert stopped["state"] == "stopped" and stopped["left"] == []
-    assert not any(alive(m["pid"]) for m in members)
+    assert not any(is_alive(m["pid"]) for m in members)
 
 
 def test_a_child_in_a_session_of_its_own_is_found_and_stopped_too(session: Session) -> None:
@@ -89,7 +82,7 @@ def test_a_child_in_a_session_of_its_own_is_found_and_stopped_too(session: Sessi
         lambda: [m for m in state(session)["members"] if m["session"] != pid],
     )
     assert session.call("units.stop", name=NAME, grace=2)["state"] == "stopped"
-    assert not any(alive(m["pid"]) for m in others)
+    assert not any(is_alive(m["pid"]) for m in others)
 
 
 def test_a_log_that_was_removed_does_not_end_supervision(session: Session, tmp_path: Path) -> None:
@@ -129,7 +122,7 @@ def test_sigterm_is_followed_by_sigkill(session: Session) -> None:
     began = time.monotonic()
     assert session.call("units.stop", name=NAME, grace=0.5)["state"] == "stopped"
     assert 0.4 < time.monotonic() - began < 5
-    assert not alive(pid)
+    assert not is_alive(pid)
 
 
 @pytest.mark.parametrize(("status", "word"), [(0, "exited"), (3, "failed")])
@@ -155,7 +148,7 @@ def test_killing_the_main_process_is_noticed_and_leaves_no_orphans(session: Sess
     found = until("the failure", lambda: s if (s := state(session))["state"] == "failed" else None)
     assert found["rc"] == -signal.SIGKILL
     until("nobody left", lambda: not state(session)["members"])
-    assert not any(alive(m["pid"]) for m in members)
+    assert not any(is_alive(m["pid"]) for m in members)
 
 
 def test_only_what_was_proven_is_restarted(session: Session) -> None:
@@ -188,7 +181,7 @@ def test_a_killed_supervisor_is_seen_and_the_server_still_stopped(
     until("nobody to supervise", lambda: not state(session)["supervised"])
     assert state(session)["state"] == "running"
     assert session.call("units.stop", name=NAME, grace=1)["state"] == "stopped"
-    assert not alive(pid) and state(session)["members"] == []
+    assert not is_alive(pid) and state(session)["members"] == []
 
 
 def test_a_server_that_is_gone_with_its_supervisor_is_lost(

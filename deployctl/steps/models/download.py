@@ -10,8 +10,10 @@ under its name only when every file has its size and digest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import shutil
 import sys
 import threading
@@ -68,18 +70,20 @@ def count(partial: Path, total: int, ended: threading.Event) -> None:
     """Print how much has come, each time that more has."""
     shown = -1
     while not ended.wait(1.0):
-        there = sum(size(path) for path in partial.rglob("*"))
+        there = present(partial)
         if there != shown:
             shown = there
             print(f"[{there // MIB}/{max(1, total // MIB)}] MiB", flush=True)
 
 
-def size(path: Path) -> int:
-    """Bytes of a file that the download may rename at any time."""
-    try:
-        return path.stat().st_size if path.is_file() else 0
-    except FileNotFoundError:
-        return 0
+def present(folder: Path) -> int:
+    """Bytes below a folder whose files and folders the download may rename at any time."""
+    total = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += Path(at, name).lstat().st_size
+    return total
 
 
 def differences(partial: Path, file: dict[str, Any]) -> list[str]:

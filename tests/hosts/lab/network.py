@@ -126,7 +126,10 @@ def new_directory() -> Path:
 
 def remove_traces(pid: int) -> None:
     """Remove the control groups and files of the lab that a process made."""
-    for top in Path("/sys/fs/cgroup").glob(f"**/{TRACES}{pid}"):
+    name = f"{TRACES}{pid}"
+    # Not by glob: other control groups of this machine come and go meanwhile.
+    tops = [Path(at, name) for at, below, _ in os.walk("/sys/fs/cgroup") if name in below]
+    for top in tops:
         for directory, _, _ in os.walk(top, topdown=False):
             wait_for(f"{directory} empty", partial(_remove_group, Path(directory)))
     for directory in RUN.glob(f"{TRACES}{pid}-*"):

@@ -8,13 +8,14 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process, of all its threads."""
+    """The direct children of a process, of all its threads; none when it is gone."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(word) for word in task.read_text().split()]
-        except OSError:
-            continue
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return found
+    for thread in threads:
+        found += [int(word) for word in _read(pid, f"task/{thread.name}/children").split()]
     return found
 
 
@@ -28,19 +29,12 @@ def descendants(pid: int) -> list[int]:
 
 def name_of(pid: int) -> str:
     """A process's comm; empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
+    return _read(pid, "comm").strip()
 
 
 def is_alive(pid: int) -> bool:
     """Whether it exists and is not a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+    return _read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 
 def send(pid: int, number: signal.Signals) -> None:
@@ -53,7 +47,12 @@ def send(pid: int, number: signal.Signals) -> None:
 
 def command(pid: int) -> str:
     """A process's command line; empty when it is gone."""
+    return _read(pid, "cmdline").replace("\0", " ").strip()
+
+
+def _read(pid: int, name: str) -> str:
+    """A file of a process; empty when it is gone, which it may be at any moment."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
     except OSError:
         return ""

@@ -148,7 +148,10 @@ class Sshd:
         """End the listener and every connection."""
         if self._process is None:
             return
-        for pid in [*self.sessions(), self.pid]:
-            processes.send(pid, signal.SIGKILL)
-        self._process.wait()
-        self._process = None
+        try:
+            for pid in self.sessions():
+                processes.send(pid, signal.SIGKILL)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
