@@ -16,8 +16,9 @@ from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.interface import Answers, Plan
 from deployctl.steps.launch import RESTORE, LaunchStep
+from tests.hosts.lab.processes import is_alive
 from tests.hosts.step_bench import Bench, deployment
-from tests.hosts.test_units import SERVER, alive
+from tests.hosts.test_units import SERVER
 
 STEP = LaunchStep()
 OTHERS = (FetchStep(), DrafterStep())
@@ -78,7 +79,7 @@ def test_the_one_before_is_stopped_whole(bench: Bench) -> None:
     before = unit(bench)
     plan, _ = bench.run(STEP, *OTHERS)
     assert (plan.changes[0].old, plan.changes[0].new) == ("r0", unit(bench)["release"])
-    assert not any(alive(m["pid"]) for m in before["members"])
+    assert not any(is_alive(m["pid"]) for m in before["members"])
 
 
 def test_a_program_that_cannot_start_is_told_at_once(bench: Bench) -> None:
@@ -137,7 +138,7 @@ def test_drift_is_refused_and_on_the_way_back_mended(bench: Bench) -> None:
     with pytest.raises(NotReady, match="the drafter's config drifted") as failed:
         STEP.apply(bench.context(answers), CHANGE)
     assert "deployctl up" in failed.value.next
-    assert alive(running["pid"])
+    assert is_alive(running["pid"])
     bench.wanted = replace(bench.wanted, options={"launch": {RESTORE: True}})
     STEP.apply(bench.context(answers), CHANGE)
     assert config.read_text() == proven

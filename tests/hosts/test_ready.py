@@ -17,8 +17,9 @@ from deployctl.errors import NotReady
 from deployctl.steps.interface import Context, Evidence
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
+from tests.hosts.lab.processes import is_alive
 from tests.hosts.step_bench import Bench, deployment
-from tests.hosts.test_units import SERVER, alive, until
+from tests.hosts.test_units import SERVER, until
 
 STAND_IN = [sys.executable, str(Path(__file__).with_name("http_stand_in.py"))]
 NAME = "toy"
@@ -142,7 +143,7 @@ def test_a_start_that_hangs(start: Start) -> None:
     unit = start.unit(*SERVER, "seconds=600", "leave-orphan")
     failure = start.refused()
     assert "it hangs in phase starting: 3 s without a log line or work" in failure.thing
-    assert not alive(unit["pid"]) and start.state()["members"] == []
+    assert not is_alive(unit["pid"]) and start.state()["members"] == []
 
 
 def test_silence_is_no_hang_while_it_works(tmp_path: Path) -> None:
@@ -211,6 +212,6 @@ def test_a_server_that_was_proven_is_not_stopped_for_one_slow_answer(start: Star
     try:
         failure = start.refused()
         assert failure.evidence["stopped"] is None
-        assert alive(unit["pid"])
+        assert is_alive(unit["pid"])
     finally:
         os.kill(unit["pid"], signal.SIGCONT)

@@ -22,8 +22,9 @@ from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
+from tests.hosts.lab.processes import is_alive
 from tests.hosts.step_bench import Bench, deployment
-from tests.hosts.test_units import alive, until
+from tests.hosts.test_units import until
 from tests.vllm.conftest import free_port
 
 pytestmark = pytest.mark.vllm
@@ -189,7 +190,7 @@ def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
         # An engine's death ends the API server with status 0: a failure all the same.
         assert ended["state"] == ("failed" if victim == "vllm" else "exited")
         until("nobody left", lambda: not unit(made)["members"])
-        assert not any(alive(m["pid"]) for m in members)
+        assert not any(is_alive(m["pid"]) for m in members)
 
 
 @pytest.mark.parametrize(
