@@ -72,8 +72,8 @@ def test_only_a_way_back_is_finished_first(
     ],
 )
 def test_a_known_failure(failed: list[str], digest: str, known: str | None) -> None:
-    end = {**END, "release": "new", "outcome": "rolled-back", "failed": failed}
-    entries = [{**BEGIN, "profile_digest": "d"}, end]
+    end: dict[str, object] = {**END, "release": "new", "outcome": "rolled-back", "failed": failed}
+    entries: list[dict[str, object]] = [{**BEGIN, "profile_digest": "d"}, end]
     assert ledger.failed_before(entries, "new", digest) == known
     assert ledger.failed_before(entries, "other", digest) is None
 

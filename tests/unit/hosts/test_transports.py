@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from deployctl.config.host import HostSettings
 from deployctl.hosts.container import ContainerTransport
+from deployctl.hosts.interface import Transport
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.ssh import SshTransport
 from deployctl.hosts.transports import node_transport, transport
@@ -28,7 +30,9 @@ NODE = {"name": "pve", "ssh": {"address": "pve"}}
         ),
     ],
 )
-def test_the_way_to_a_host_and_its_node(settings, kind, node) -> None:
+def test_the_way_to_a_host_and_its_node(
+    settings: dict[str, Any], kind: type[Transport], node: str | None
+) -> None:
     host = HostSettings(name="gpu", **settings)
     way, under = transport(host), node_transport(host)
     assert isinstance(way, kind) and way.name == "gpu"

@@ -27,13 +27,15 @@ TOOLS: dict[str, Any] = {
 
 def wanted(**build: Any) -> Deployment:
     settings = BuildSettings(**{"source": {"ref": "main"}, **build})
-    profile = Profile(
-        name="p",
-        hosts=[{"name": "h", "local": True}],
-        model={"path": "/m", "served_name": "m"},
-        build=settings,
-        fixes={"require": ["dflash-layer-offset"]},
-        serve={"port": 1},
+    profile = Profile.model_validate(
+        {
+            "name": "p",
+            "hosts": [{"name": "h", "local": True}],
+            "model": {"path": "/m", "served_name": "m"},
+            "build": settings,
+            "fixes": {"require": ["dflash-layer-offset"]},
+            "serve": {"port": 1},
+        }
     )
     return Deployment(profile, profile.hosts[0])
 

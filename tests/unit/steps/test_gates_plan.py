@@ -14,7 +14,13 @@ from deployctl.steps.release import release_paths
 from deployctl.steps.smoke import SmokeStep
 from tests.hosts.step_bench import deployment
 
-NOTHING = {"current": None, "previous": None, "releases": {}, "environments": {}, "ledger": []}
+NOTHING: dict[str, object] = {
+    "current": None,
+    "previous": None,
+    "releases": {},
+    "environments": {},
+    "ledger": [],
+}
 RUNNING = {"pid": 10, "start": 99}
 
 

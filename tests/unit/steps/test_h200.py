@@ -33,10 +33,10 @@ MINE = Mine("h200", namespace=case("holders")["namespace"], gpus=frozenset({GPU1
 def test_nvidia_smi_tells_which_of_the_opened_gpus_is_used() -> None:
     found = {p.pid: (p.gpus, p.memory) for p in processes(case("state"))}
     assert found == {
-        640: ({GPU1}, 8710),
-        649: ({GPU1}, 2566),
-        652: ({GPU1}, 618),
-        655: ({GPU0}, 818),
+        640: (frozenset({GPU1}), 8710),
+        649: (frozenset({GPU1}), 2566),
+        652: (frozenset({GPU1}), 618),
+        655: (frozenset({GPU0}), 818),
     }
     assert all({"nvidia0", "nvidia1"} <= p.devices for p in processes(case("state")))
 
@@ -61,7 +61,7 @@ def test_without_the_list_of_processes_a_title_proves_nothing() -> None:
     state = {**case("state"), "apps": [], "apps_unknown": "nvidia-smi did not answer in time"}
     container = Mine("other", namespace=MINE.namespace, container=True, gpus=frozenset({GPU1}))
     bare = [p for p in processes(state) if p.pid != 652]
-    assert all(p.gpus == {GPU0, GPU1} for p in bare)
+    assert all(p.gpus == frozenset({GPU0, GPU1}) for p in bare)
     assert select(judge(bare, container), container, "gpu").stop == ()
 
 

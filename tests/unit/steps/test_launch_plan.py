@@ -14,7 +14,13 @@ from deployctl.steps.release import release_paths
 from deployctl.steps.servers.readiness import reachable
 from tests.hosts.step_bench import deployment
 
-RELEASES = {"current": None, "previous": None, "releases": {}, "environments": {}, "ledger": []}
+RELEASES: dict[str, object] = {
+    "current": None,
+    "previous": None,
+    "releases": {},
+    "environments": {},
+    "ledger": [],
+}
 MEMBER = {"pid": 10, "start": 99}
 OTHER = {"pid": 77, "start": 5, "command": "nginx", "started": 1.0}
 MODELS = json.dumps({"data": [{"id": "tiny"}]})
@@ -22,7 +28,8 @@ MODELS = json.dumps({"data": [{"id": "tiny"}]})
 
 def unit(state: str, release: str | None = None, **more: Any) -> dict[str, Any]:
     running = state in ("running", "starting")
-    base = {"pid": 10, "start": 99, "started": 1.0, "restarts": 0, "rc": None, "argv": []}
+    base: dict[str, object] = {"pid": 10, "start": 99, "started": 1.0, "restarts": 0}
+    base |= {"rc": None, "argv": []}
     flags = {"supervised": running, "kept": running, "members": [MEMBER] if running else []}
     flags["proven"] = MEMBER if running else None
     return {"state": state, "release": release, **base, **flags, **more}

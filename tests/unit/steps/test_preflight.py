@@ -36,7 +36,14 @@ LOOK = {
     "shm": 8 * GIB,
     "conf": None,
 }
-PASSES = {"unknown": None, "opened": {}, "count": 1, "version": 13000, "error": None}
+NO_TOOLS: dict[str, object] = {"uv": None, "git": None, "pythons": {}}
+PASSES: dict[str, object] = {
+    "unknown": None,
+    "opened": {},
+    "count": 1,
+    "version": 13000,
+    "error": None,
+}
 
 
 def wanted(target: str = "cpu", **source: Any) -> Deployment:
@@ -92,7 +99,7 @@ def test_disk(free: int, status: str, verdict: str) -> None:
 
 
 def test_memory_that_our_own_unit_holds_will_be_free() -> None:
-    tools = {"uv": None, "git": None, "memory_available": GIB // 2, "pythons": {}}
+    tools = {**NO_TOOLS, "memory_available": GIB // 2}
     assert plan(wanted(), tools=tools).status == "blocked"
     unit = {"state": "running", "members": [{"pid": 7, "start": 70}]}
     assert verdicts(plan(wanted(), tools=tools, unit=unit))["memory"] == "warning"
@@ -115,7 +122,7 @@ def test_a_port_is_ours_or_its_holder_is_named() -> None:
 
 
 def test_a_repository_needs_git_and_a_release_does_not() -> None:
-    tools = {"uv": None, "git": None, "memory_available": 64 * GIB, "pythons": {}}
+    tools = {**NO_TOOLS, "memory_available": 64 * GIB}
     assert plan(wanted(), tools=tools).status == "unchanged"
     made = plan(wanted(ref="main"), tools=tools)
     assert made.status == "blocked" and "git is missing" in made.reason

@@ -80,7 +80,7 @@ def test_only_core_imports_are_judged() -> None:
     assert completeness.import_problems(imports, "cuda") == [
         "vllm._C does not import: ImportError: undefined symbol: _ZN5"
     ]
-    no_torch = {"torch": None, "torch_error": "libcudart", "extensions": {}}
+    no_torch: dict[str, object] = {"torch": None, "torch_error": "libcudart", "extensions": {}}
     assert completeness.import_problems(no_torch, "cpu") == ["torch does not import: libcudart"]
 
 
@@ -103,7 +103,7 @@ def test_torch_has_code_for_the_gpu(architectures: list[str], capability: str, f
 
 
 def test_a_cpu_torch_for_cuda() -> None:
-    torch = {"version": "2.11.0+cpu", "cuda": None, "architectures": []}
+    torch: dict[str, object] = {"version": "2.11.0+cpu", "cuda": None, "architectures": []}
     (problem,) = completeness.torch_problems(torch, "cuda", ["9.0"])
     assert "is a CPU build" in problem
     assert completeness.torch_problems(torch, "cpu", []) == []

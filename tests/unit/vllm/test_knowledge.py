@@ -48,8 +48,8 @@ def install(environment: Path, config: str, registry: str) -> None:
 def test_keys_and_architectures_are_read(tmp_path: Path) -> None:
     install(tmp_path, CONFIG, REGISTRY)
     known = knowledge.read("0.32.0", probe(tmp_path))
-    assert known.speculative_keys == {"method", "num_speculative_tokens", "model"}
-    assert known.architectures == {"Qwen3ForCausalLM", "DFlashDraftModel"}
+    assert known.speculative_keys == frozenset({"method", "num_speculative_tokens", "model"})
+    assert known.architectures == frozenset({"Qwen3ForCausalLM", "DFlashDraftModel"})
     assert known.version == (0, 32, 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -48,7 +48,7 @@ class CountingStandIn:
 
     def behave(self, connection: socket.socket, request: bytes) -> None:
         path, _, body = request.partition(b"\r\n\r\n")
-        answers = {
+        answers: dict[bytes, Callable[[bytes], bytes]] = {
             b"/v1/chat/completions": self.chat,
             b"/metrics": self.metrics,
             b"/v1/models": lambda body: b'{"data": [{"id": "m", "max_model_len": 1000}]}',
