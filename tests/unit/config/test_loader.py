@@ -156,7 +156,7 @@ def test_hosts_by_name_beside_the_profile_and_from_later_places(folder: Folder) 
     loaded = folder.load("p")
     ct, there = loaded.profile.hosts
     assert ct.container is not None and ct.container.id == "129"
-    assert ct.node is not None and (ct.node.name, ct.node.ssh) != (None, None)
+    assert ct.node is not None and ct.node.name == "node" and ct.node.ssh is not None
     assert there.name == "there"
     assert str(loaded.origins["hosts.0.container.id"]) == "profiles/hosts/ct.yaml:1:17"
     shipped = f"{folder.shipped}/profiles/hosts/node.yaml"
