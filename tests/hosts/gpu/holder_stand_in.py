@@ -15,6 +15,8 @@ should, and prints its PID; `be JSON` becomes one in place. The JSON:
     files         files to keep open
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import json
@@ -23,11 +25,27 @@ import os
 import signal
 import sys
 import threading
+from typing import NoReturn, TypedDict
+
+
+class Spec(TypedDict, total=False):
+    argv: list[str]
+    comm: str
+    devices: list[str]
+    mapped: list[str]
+    memory: int
+    deaf: bool
+    releases: bool
+    block: str
+    children: list[Spec]
+    again: bool
+    files: list[str]
+
 
 PR_SET_NAME = 15
 
 
-def start(spec):
+def start(spec: Spec) -> int:
     ready, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -38,7 +56,7 @@ def start(spec):
     return pid
 
 
-def become(spec, tell):
+def become(spec: Spec, tell: int) -> NoReturn:
     """Turn this process into the holder: its command line is then exactly `argv`."""
     os.set_inheritable(tell, True)
     environment = {"SPEC": json.dumps(spec), "TELL": str(tell), "PATH": os.environ["PATH"]}
@@ -50,8 +68,8 @@ def become(spec, tell):
     os.execve("/usr/bin/python3", spec.get("argv", ["holder"]), environment)
 
 
-def hold():
-    spec = json.loads(os.environ["SPEC"])
+def hold() -> NoReturn:
+    spec: Spec = json.loads(os.environ["SPEC"])
     name = spec.get("comm") or spec.get("argv", ["holder"])[0]
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
     held = [os.open(path, os.O_RDONLY) for path in spec.get("devices", ())]
@@ -61,7 +79,7 @@ def hold():
     if spec.get("deaf"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if spec.get("releases"):
-        signal.signal(signal.SIGTERM, lambda *_: [os.close(held.pop()) for _ in list(held)])
+        signal.signal(signal.SIGTERM, lambda *_: let_go(held))
     if spec.get("block"):
         signal.signal(signal.SIGUSR1, lambda *_: block(spec["block"]))
     for child in spec.get("children", ()):
@@ -73,7 +91,12 @@ def hold():
         del kept[:0]
 
 
-def map_and_close(path):
+def let_go(held: list[int]) -> None:
+    while held:
+        os.close(held.pop())
+
+
+def map_and_close(path: str) -> None:
     """Python's own mmap would keep a copy of the descriptor."""
     file = os.open(path, os.O_RDONLY)
     call = ctypes.CDLL(None, use_errno=True).mmap
@@ -84,13 +107,13 @@ def map_and_close(path):
     os.close(file)
 
 
-def block(path):
+def block(path: str) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT)
     os.write(file, b"x" * 4096)
     os.fsync(file)
 
 
-def run_child(spec, again):
+def run_child(spec: Spec, again: bool) -> None:
     ready, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -100,7 +123,7 @@ def run_child(spec, again):
     os.close(ready)
     if again:
 
-        def watch():
+        def watch() -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
             run_child(spec, again)

@@ -13,7 +13,7 @@ from deployctl.engine.options import Options
 from deployctl.engine.record import HostRecord
 from deployctl.engine.run import run, survey
 from deployctl.steps.interface import Plan
-from tests.hosts.gpu.machine import SERVER, TRACKER, TRAINING, UUIDS, GpuMachine
+from tests.hosts.gpu.machine import SERVER, TRACKER, TRAINING, UUIDS, GpuMachine, Place
 from tests.hosts.lab.namespaces import wait_for
 
 pytestmark = pytest.mark.lab
@@ -56,7 +56,7 @@ def test_five_holders_over_a_node_and_two_containers(gpus: GpuMachine) -> None:
         gpus.hold(gpus.ours, "VLLM::EngineCore", memory=300),
         gpus.hold(gpus.ours, "VLLM::Worker_TP0", deaf=True, memory=300),
     ]
-    others = [
+    others: list[tuple[Place, int]] = [
         (gpus.ours, gpus.hold(gpus.ours, *TRAINING, memory=100)),
         (gpus.other, gpus.hold(gpus.other, "VLLM::EngineCore", memory=100)),
         (gpus.node, gpus.hold(gpus.node, "Xorg", memory=100)),
@@ -88,7 +88,7 @@ def test_a_plan_names_each_and_touches_none(gpus: GpuMachine) -> None:
 
 @pytest.mark.parametrize(("scope", "ends"), [("ours", "o"), ("container", "oc"), ("gpu", "ocx")])
 def test_a_scope_widens_what_is_stopped(gpus: GpuMachine, scope: str, ends: str) -> None:
-    placed = {
+    placed: dict[str, tuple[Place, int]] = {
         "o": (gpus.ours, gpus.hold(gpus.ours, "VLLM::EngineCore", memory=10)),
         "c": (gpus.ours, gpus.hold(gpus.ours, *TRAINING, memory=10)),
         "x": (gpus.other, gpus.hold(gpus.other, "job", memory=10)),

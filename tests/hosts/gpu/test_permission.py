@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from deployctl.hosts.interface import Ending
 from deployctl.hosts.local import LocalChannel
 from deployctl.hosts.session import Session
 from tests.hosts.gpu.machine import GpuMachine
@@ -25,6 +26,9 @@ class Unprivileged:
         enter = ["nsenter", "-t", self._pid, "-m", "-p", "-n", "--"]
         user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
         return LocalChannel([*enter, *user, *argv])
+
+    def explain(self, ending: Ending | None) -> None:
+        """It knows no more than the ending says."""
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -10,17 +10,52 @@
 A process's memory is GPU_MEMORY_MIB of its environment; `extra` is in use by nobody.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
+
+
+class Always(TypedDict):
+    uuid: str
+    minor: int
+    total: int
+
+
+class Gpu(Always, total=False):
+    name: str
+    extra: int
+    mig: str
+    odd: dict[str, str]
+
+
+class Said(TypedDict):
+    status: int
+    stdout: str
+
+
+class Known(TypedDict):
+    driver: str
+    gpus: list[Gpu]
+
+
+class State(Known, total=False):
+    says: Said
+    hangs: bool
+    hide: list[str]
+    links: str
+
 
 STATE = Path("/stand_in/gpus.json")
 
 
-def holders(gpus):
+def holders(gpus: Sequence[Gpu]) -> Iterator[tuple[int, Gpu]]:
     """(pid, GPU) of every process with the GPU's device open, in this PID namespace."""
     numbers = {os.makedev(203, gpu["minor"]): gpu for gpu in gpus}
     for process in Path("/proc").glob("[0-9]*"):
@@ -39,7 +74,7 @@ def holders(gpus):
             yield int(process.name), gpu
 
 
-def memory(pid):
+def memory(pid: int) -> int:
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     except OSError:
@@ -50,14 +85,16 @@ def memory(pid):
     return int(found[0]) if found else 0
 
 
-def title(pid):
+def title(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode() or "[Not Found]"
     except OSError:
         return "[Not Found]"
 
 
-def gpu_values(index, gpu, state, held):
+def gpu_values(
+    index: int, gpu: Gpu, state: State, held: Sequence[tuple[int, Gpu]]
+) -> dict[str, object]:
     used = gpu.get("extra", 0) + sum(memory(pid) for pid, other in held if other is gpu)
     return {
         "index": index,
@@ -74,7 +111,7 @@ def gpu_values(index, gpu, state, held):
     }
 
 
-def print_table(fields, rows, state):
+def print_table(fields: Sequence[str], rows: Sequence[Mapping[str, object]], state: State) -> int:
     for field in fields:
         if field in state.get("hide", ()):
             print(f'Field "{field}" is not a valid field to query.\n')
@@ -84,7 +121,7 @@ def print_table(fields, rows, state):
     return 0
 
 
-def reset(indices, gpus, held):
+def reset(indices: Sequence[int], gpus: Sequence[Gpu], held: Sequence[tuple[int, Gpu]]) -> int:
     busy = [i for i in indices if any(gpu is gpus[i] for _, gpu in held)]
     if busy:
         print("The following GPUs could not be reset:")
@@ -98,8 +135,8 @@ def reset(indices, gpus, held):
     return 0
 
 
-def main(arguments):
-    state = json.loads(STATE.read_text())
+def main(arguments: Sequence[str]) -> int:
+    state: State = json.loads(STATE.read_text())
     if state.get("hangs"):
         time.sleep(600)
     if "says" in state:
