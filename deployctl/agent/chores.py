@@ -13,7 +13,7 @@ from typing import Callable, Dict, Optional, Sequence
 from . import gitchores, patching, wheelstore
 from .distrecords import read, refresh
 from .interface import AgentError
-from .jobfiles import write_text
+from .records import write_text
 
 INSTALLER = "deployctl"
 
@@ -87,8 +87,7 @@ def link(base: str, environment: str) -> int:
             continue
         mode = os.stat(path).st_mode
         text = data.decode("utf-8", "surrogateescape")
-        write_text(path, re.sub(re.escape(base) + r"(?![\w.-])", environment, text))
-        os.chmod(path, mode)
+        write_text(path, re.sub(re.escape(base) + r"(?![\w.-])", environment, text), mode)
         changed.append(path)
     _record_scripts(environment, changed)
     return 0

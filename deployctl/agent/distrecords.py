@@ -9,7 +9,7 @@ import io
 import os
 from typing import Dict, Iterable, List, Optional
 
-from .jobfiles import write_text
+from .records import write_text
 
 
 def refresh(site: str, info: str, paths: Iterable[str]) -> bool:

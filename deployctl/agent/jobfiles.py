@@ -11,52 +11,16 @@
 """
 
 import fcntl
-import json
 import os
 import re
-import tempfile
 from typing import Any, Dict, List, Optional
 
 from .interface import AgentError
 from .processes import Stat, carrying, session_members
+from .records import boot_id, read_json, write_json
 
 MARK = "DEPLOYCTL_JOB"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
-
-
-def boot_id() -> str:
-    """Differs after every boot of the kernel."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
-
-
-def write_json(path: str, value: Any) -> None:
-    """Replace a file by a JSON value, in one step."""
-    write_text(path, json.dumps(value, indent=1, sort_keys=True))
-
-
-def write_text(path: str, text: str) -> None:
-    """Replace a file in one step, so that a reader sees the old or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """None where there is no such file."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            value: Dict[str, Any] = json.load(file)
-            return value
-    except FileNotFoundError:
-        return None
 
 
 class JobFiles:

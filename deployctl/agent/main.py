@@ -24,6 +24,7 @@ import traceback
 from typing import Any, BinaryIO, Callable, Dict, List, Sequence, TextIO
 
 from .interface import AgentError, Call
+from .records import boot_id
 
 FAMILIES = (
     "environment",
@@ -137,8 +138,6 @@ class Conversation:
 
 def describe(root: str) -> Dict[str, Any]:
     """Who and where this agent is: the first thing it says."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot_id = file.read().strip()
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
@@ -148,7 +147,7 @@ def describe(root: str) -> Dict[str, Any]:
         "root": root,
         "hostname": socket.gethostname(),
         "machine": platform.machine(),
-        "boot_id": boot_id,
+        "boot_id": boot_id(),
     }
 
 

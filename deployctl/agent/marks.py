@@ -11,7 +11,7 @@ import shutil
 from typing import Any, Dict
 
 from .interface import AgentError, Call
-from .server import read_json, write_json
+from .records import read_json, write_json
 from .units import Unit
 
 PREPARED = "prepared.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ from typing import List
 from .distrecords import refresh, sha256
 from .git import Git
 from .interface import AgentError
-from .jobfiles import write_text
+from .records import write_json
 
 RECORD = "deployctl-patch.json"
 _FAILED = re.compile(r"error: patch failed: (?P<file>[^:\n]+):(?P<line>\d+)")
@@ -49,7 +48,7 @@ def patch(repository: str, environment: str, base: str, commit: str, distributio
     refresh(site, info, paths)
     files = {path: sha256(os.path.join(site, path)) for path in paths}
     content = {"base": base, "commit": commit, "files": files}
-    write_text(os.path.join(site, info, RECORD), json.dumps(content, indent=1, sort_keys=True))
+    write_json(os.path.join(site, info, RECORD), content)
     print(f"{len(paths)} files are patched from {base[:12]} to {commit[:12]}")
     return 0
 

@@ -26,38 +26,12 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import processes
+from .records import boot_id, read_json, write_json
 
 MARK = "DEPLOYCTL_SERVER"
 """The variable by which a server's processes are known, whatever session they made."""
 SETTLE = 5.0
 """Seconds that the rest of a server's session gets to end after its main process has."""
-
-
-def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file; None where there is none."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except FileNotFoundError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def write_json(path: str, value: Dict[str, Any], mode: int = 0o644) -> None:
-    """Replace a file whole; a reader sees the old one or the new one."""
-    temporary = "%s.%d" % (path, os.getpid())
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def boot_id() -> str:
-    """Names this boot: pids and start times of another one mean nothing."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
 
 
 def family(pid: int, serial: str) -> List[processes.Stat]:

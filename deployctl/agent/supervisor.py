@@ -16,8 +16,9 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .interface import AgentError
-from .jobfiles import MARK, JobFiles, boot_id, members
+from .jobfiles import MARK, JobFiles, members
 from .processes import Stat, read_stat, session_members, stop
+from .records import boot_id
 
 GRACE = 5.0
 AGENT = "@agent"

@@ -15,9 +15,9 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from . import processes, systemd
+from . import processes, server, systemd
 from .interface import AgentError, Call
-from .server import boot_id, family, read_json, write_json
+from .records import boot_id, read_json, write_json
 
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
@@ -63,7 +63,7 @@ class Unit:
         leader = processes.read_stat(pid)
         if leader is not None and leader.start != start:
             return []
-        return family(pid, str(record["serial"]))
+        return server.family(pid, str(record["serial"]))
 
 
 def _alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:

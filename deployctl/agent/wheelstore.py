@@ -14,7 +14,7 @@ import time
 from typing import Any, Dict, List
 
 from .interface import Call
-from .jobfiles import read_json, write_text
+from .records import read_json, write_json
 
 WHEELS = "@/wheels"
 RECORD = "wheel.json"
@@ -38,7 +38,7 @@ def keep(folder: str, target: str, record: str) -> int:
         size=os.path.getsize(wheel),
         built=time.time(),
     )
-    write_text(os.path.join(target, RECORD), json.dumps(content, indent=1, sort_keys=True))
+    write_json(os.path.join(target, RECORD), content)
     print(f"{content['wheel']} is kept, {content['size']} bytes")
     return 0
 
