@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from deployctl.hosts.tunnel import Tunnel
 from tests.hosts.lab.network import Lab
 
 pytestmark = pytest.mark.lab
+Via = Literal["pct", "lxc-attach"]
 WAYS = pytest.mark.parametrize("via", ["pct", "lxc-attach"])
 
 HARD = [
@@ -48,7 +50,7 @@ def node(lab: Lab) -> Iterator[SshTransport]:
 
 
 @WAYS
-def test_an_agent_in_a_container_through_its_node(lab: Lab, via) -> None:
+def test_an_agent_in_a_container_through_its_node(lab: Lab, via: Via) -> None:
     host = HostSettings(**lab.container.host_settings(via))
     with Session(transport(host)) as inside:
         assert inside.agent["hostname"] == "ct129"
@@ -63,7 +65,7 @@ def test_an_agent_in_a_container_through_its_node(lab: Lab, via) -> None:
 
 
 @WAYS
-def test_an_argv_through_three_shells(node: SshTransport, via) -> None:
+def test_an_argv_through_three_shells(node: SshTransport, via: Via) -> None:
     way = ContainerTransport("ct129", ContainerSettings(id="129", via=via), node)
     channel = way.open(["python3", "-c", ECHO, *HARD])
     output = b""
@@ -109,7 +111,7 @@ def test_the_nodes_environment_does_not_leak(lab: Lab) -> None:
 
 class TestFailures:
     @WAYS
-    def test_it_does_not_exist(self, lab: Lab, via) -> None:
+    def test_it_does_not_exist(self, lab: Lab, via: Via) -> None:
         settings = lab.container.host_settings(via)
         settings["container"]["id"] = "999"
         with pytest.raises(Unreachable, match="container 999 on h1 does not exist") as caught:
@@ -117,7 +119,7 @@ class TestFailures:
         assert caught.value.host == "ct129" and "lxc-ls" in caught.value.next
 
     @WAYS
-    def test_it_is_not_running(self, lab: Lab, via) -> None:
+    def test_it_is_not_running(self, lab: Lab, via: Via) -> None:
         lab.container.stop()
         with pytest.raises(Unreachable, match="container 129 on h1 is not running") as caught:
             reach(lab.container.host_settings(via))
@@ -125,7 +127,7 @@ class TestFailures:
         assert start in caught.value.next
 
     @WAYS
-    def test_it_is_frozen(self, lab: Lab, via) -> None:
+    def test_it_is_frozen(self, lab: Lab, via: Via) -> None:
         lab.container.freeze()
         began = time.monotonic()
         with pytest.raises(Unreachable, match="container 129 on h1 is frozen") as caught:
@@ -135,7 +137,7 @@ class TestFailures:
         assert thaw in caught.value.next
 
     @WAYS
-    def test_it_has_no_python(self, lab: Lab, via) -> None:
+    def test_it_has_no_python(self, lab: Lab, via: Via) -> None:
         with pytest.raises(NoPython, match="no python9 on the host"):
             reach(lab.container.host_settings(via), python="python9")
 

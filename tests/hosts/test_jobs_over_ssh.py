@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -66,5 +66,7 @@ def test_a_link_that_is_cut(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("via", ["pct", "lxc-attach"])
-def test_a_session_into_a_container_that_is_killed(lab: Lab, via) -> None:
+def test_a_session_into_a_container_that_is_killed(
+    lab: Lab, via: Literal["pct", "lxc-attach"]
+) -> None:
     survives(lab.container.host_settings(via), lab.h1.kill_sessions, nothing)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -52,7 +53,7 @@ def loss(session: Session, harm: Callable[[], None]) -> tuple[ConnectionLost, fl
 
 
 @pytest.mark.parametrize("how", ["drop", "link"])
-def test_a_link_that_is_cut(lab: Lab, session: Session, how) -> None:
+def test_a_link_that_is_cut(lab: Lab, session: Session, how: Literal["drop", "link"]) -> None:
     error, seconds = loss(session, lambda: lab.h2.cut(how))
     assert QUICK.dead - QUICK.ping - 0.2 < seconds < QUICK.dead + 2
     assert "stopped answering" in error.what and "same command again" in error.next

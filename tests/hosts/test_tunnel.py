@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
@@ -51,7 +52,7 @@ def server() -> Iterator[int]:
 
 
 @pytest.fixture
-def session(tmp_path) -> Iterator[Session]:
+def session(tmp_path: Path) -> Iterator[Session]:
     with Session(LocalTransport("local"), root=str(tmp_path)) as session:
         yield session
 
@@ -92,7 +93,7 @@ def test_a_client_that_leaves_ends_the_relay(session: Session, server: int) -> N
     assert session._pending == {}
 
 
-def test_the_end_of_the_session_ends_open_connections(server: int, tmp_path) -> None:
+def test_the_end_of_the_session_ends_open_connections(server: int, tmp_path: Path) -> None:
     session = Session(LocalTransport("local"), root=str(tmp_path))
     with Tunnel(session, "127.0.0.1", server) as tunnel, httpx.Client() as client:
         assert client.post(tunnel.url, content=b"x").status_code == 200

@@ -84,7 +84,8 @@ class Demo:
     def environment(self) -> Path:
         """The environment of the release that the first `up` deployed."""
         assert self.first is not None
-        return self.root / "environments" / self.first.step("build")["evidence"]["key"]
+        key: str = self.first.step("build")["evidence"]["key"]
+        return self.root / "environments" / key
 
 
 def free_port() -> int:

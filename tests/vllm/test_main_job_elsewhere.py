@@ -109,7 +109,7 @@ def test_over_ssh_though_the_session_is_killed_in_mid_build(
         assert again.document["hosts"][0]["round_trips"] == 1
 
 
-def wait_for(look: Callable[[], T]) -> T:
+def wait_for(look: Callable[[], T | None]) -> T:
     """What `look` finds, as soon as it finds something."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:

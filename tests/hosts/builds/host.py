@@ -34,13 +34,15 @@ class BuildHost:
     def wanted(self, build: dict[str, Any], **profile: Any) -> Deployment:
         """A profile around these build settings."""
         settings = BuildSettings(**{"python": "3.11", "target": "cpu", **build})
-        made = Profile(
-            name="built",
-            hosts=[{"name": "local", "local": True}],
-            model={"path": "/nowhere", "served_name": "none"},
-            build=settings,
-            serve={"port": 1},
-            **profile,
+        made = Profile.model_validate(
+            {
+                "name": "built",
+                "hosts": [{"name": "local", "local": True}],
+                "model": {"path": "/nowhere", "served_name": "none"},
+                "build": settings,
+                "serve": {"port": 1},
+                **profile,
+            }
         )
         return Deployment(made, made.hosts[0])
 

@@ -31,7 +31,7 @@ def test_in_place_fills_a_linked_copy(builder: BuildHost, project: Project, tmp_
     base = tmp_path / "ml-env"
     uv = find_uv_bin()
     subprocess.run([uv, "venv", "-q", "--python", "3.11", base], check=True)
-    install = [uv, "pip", "install", "-q", "--python", base / "bin/python"]
+    install = [uv, "pip", "install", "-q", "--python", str(base / "bin/python")]
     subprocess.run([*install, "setuptools", "packaging", "wheel"], check=True)
     call = builder.session.call
     before = call("files.tree_digest", path=str(base))

@@ -165,7 +165,7 @@ def test_killed_while_compiling(scene: Scene, victim: str) -> None:
     building = scene.folder / "building"
     building.unlink(missing_ok=True)
     running = Running(scene, wanted)
-    compiler = int(until(lambda: building.exists() and building.read_text()))
+    compiler = int(until(lambda: building.read_text() if building.exists() else ""))
     if victim == "uv":
         (uv,) = [
             stat

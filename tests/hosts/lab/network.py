@@ -130,8 +130,8 @@ def remove_traces(pid: int) -> None:
     # Not by glob: other control groups of this machine come and go meanwhile.
     tops = [Path(at, name) for at, below, _ in os.walk("/sys/fs/cgroup") if name in below]
     for top in tops:
-        for directory, _, _ in os.walk(top, topdown=False):
-            wait_for(f"{directory} empty", partial(_remove_group, Path(directory)))
+        for group, _, _ in os.walk(top, topdown=False):
+            wait_for(f"{group} empty", partial(_remove_group, Path(group)))
     for directory in RUN.glob(f"{TRACES}{pid}-*"):
         shutil.rmtree(directory)
 
