@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.hosts.builds import project as projects
 from tests.hosts.builds.host import BuildHost
-from tests.hosts.builds.test_precompiled import EXTENSIONS, Quiet, publish
+from tests.hosts.builds.project import EXTENSIONS
+from tests.hosts.builds.test_precompiled import Quiet, publish
 
 
 def timed(action: Callable[[], dict[str, Any]], strategy: str) -> tuple[float, dict[str, Any]]:
