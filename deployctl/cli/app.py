@@ -23,8 +23,8 @@ from deployctl.cli import (
     report,
     schedule,
 )
-from deployctl.cli.command import Commands
-from deployctl.errors import DeployError
+from deployctl.cli.command import Commands, refused
+from deployctl.errors import DeployError, UsageError
 
 app = Commands(
     name="deployctl",
@@ -99,8 +99,11 @@ def _tell(error: DeployError) -> None:
 
 
 def _usage(error: Any) -> int:
-    """A wrong command line, in Typer's own words."""
+    """A wrong command line, in Typer's own words; as a document too, where one was asked for."""
     error.show()
+    if "--json" in sys.argv:
+        refusal = UsageError(error.format_message(), next="deployctl --help")
+        output.say([output.as_text(refused(None, refusal))])
     return int(error.exit_code)
 
 
@@ -112,6 +115,6 @@ def _internal(error: Exception) -> int:
         "w", prefix="deployctl-", suffix=".traceback", delete=False
     ) as file:
         traceback.print_exception(error, file=file)
-    print(f"error: internal error, {type(error).__name__}: {error}", file=sys.stderr)
-    print(f"  next: please report it with the traceback in {file.name}", file=sys.stderr)
+    output.note(f"error: internal error, {type(error).__name__}: {error}")
+    output.note(f"  next: please report it with the traceback in {file.name}")
     return 1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 
 STEPS = ("preflight", "build", "verify")
 
@@ -56,7 +55,7 @@ def build(
     else:
         document = wheels.listing(loaded)
         lines = wheels.lines(document)
-    print(json.dumps(document, indent=2) if as_json else "\n".join(lines))
+    output.show(document, lines, as_json)
 
 
 def verify(

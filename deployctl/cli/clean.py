@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 
 
 def register(app: typer.Typer) -> None:
@@ -68,11 +68,7 @@ def doctor(
     from deployctl.report import findings
 
     document = examine(running.load(profile, sets, hosts))
-    if as_json:
-        print(json.dumps(document, indent=2, default=str))
-    else:
-        for line in findings.lines(document):
-            print(line)
+    output.show(document, findings.lines(document), as_json)
     found = {f["verdict"] for host in document["hosts"] for f in host["findings"]}
     if "failed" in found:
         raise typer.Exit(StagingFailed.exit_code)
@@ -91,11 +87,6 @@ def _plan(
     playbook = running.playbook_of("clean")
     surveyed = [host for host, _ in survey(loaded, playbook, Options(steps={"clean": chosen}))]
     made = document.plan(loaded.name, playbook.name, surveyed)
-    if as_json:
-        print(json.dumps(made, indent=2, default=str))
-        return
-    for host in surveyed:
-        for line in lines(host.host, host.steps[0].plan.evidence):
-            print(line)
-    for line in summary.plan_lines(made):
-        print(line)
+    held = (line for one in surveyed for line in lines(one.host, one.steps[0].plan.evidence))
+    output.show(made, chain(held, summary.plan_lines(made)), as_json)
+    running.leave_where_impossible(surveyed)

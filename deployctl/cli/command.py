@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +49,7 @@ class Commands(typer.Typer):
 
 def _tell(ctx: Any, error: DeployError) -> None:
     if ctx.params.get("as_json"):
-        output.say([json.dumps(refused(ctx.params.get("profile"), error), indent=2)])
+        output.say([output.as_text(refused(ctx.params.get("profile"), error))])
 
 
 def refused(profile: str | None, error: DeployError) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
@@ -128,13 +127,8 @@ def plan(
     running.check_skip(skip, chosen)
     plans = [host for host, _ in survey(loaded, chosen, Options(skip=frozenset(skip)))]
     made = document.plan(loaded.name, chosen.name, plans)
-    if as_json:
-        output.say([json.dumps(made, indent=2, default=str)])
-    else:
-        output.say(summary.plan_lines(made))
-    impossible = next((host.impossible for host in plans if host.impossible), None)
-    if impossible is not None:
-        raise typer.Exit(impossible.step.failure.exit_code)
+    output.show(made, summary.plan_lines(made), as_json)
+    running.leave_where_impossible(plans)
     raise typer.Exit(PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0)
 
 

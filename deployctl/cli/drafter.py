@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 from deployctl.cli.command import Commands, Group
 from deployctl.errors import UsageError
 
@@ -75,8 +75,8 @@ def show(
         return
     for subject in subjects:
         if len(subjects) > 1:
-            print(f"# {subject.host}: {subject.path}")
-        print(subject.text, end="" if subject.text.endswith("\n") else "\n")
+            output.answer([f"# {subject.host}: {subject.path}"])
+        output.answer([subject.text.removesuffix("\n")])
 
 
 @app.command()
@@ -101,10 +101,11 @@ def diff(
     else:
         for subject in subjects:
             if not subject.differences():
-                print(f"{subject.host}: as wanted: {subject.path}")
+                output.answer([f"{subject.host}: as wanted: {subject.path}"])
             for found in subject.differences():
                 shown = [json.dumps(found[side]) for side in ("actual", "wanted")]
-                print(f"{subject.host}: {found['key']}: {shown[0]}, wanted {shown[1]}")
+                differs = f"{subject.host}: {found['key']}: {shown[0]}, wanted {shown[1]}"
+                output.answer([differs])
     raise typer.Exit(DIFFERS if any(s.differences() for s in subjects) else 0)
 
 
@@ -139,7 +140,7 @@ def check(
         for subject in subjects:
             for found in subject.checks:
                 said = f": {found.message}" if found.message else ""
-                print(f"{subject.host}: {found.verdict:7} {found.name}{said}")
+                output.answer([f"{subject.host}: {found.verdict:7} {found.name}{said}"])
     failed = any(c.verdict == "error" for subject in subjects for c in subject.checks)
     raise typer.Exit(DIFFERS if failed else 0)
 
@@ -175,13 +176,16 @@ def set_keys(
         made = [(file, drafters.set_in_file(Path(file), drafters.assignments(rest), new))]
     if given.as_json:
         changes = [{"where": w, "changed": [asdict(c) for c in d.changed]} for w, d in made]
-        print(json.dumps({"schema": "deployctl.drafter-set/1", "configs": changes}, indent=2))
+        document = {"schema": "deployctl.drafter-set/1", "configs": changes}
+        output.say([output.as_text(document)])
         return
     for where, desired in made:
-        for change in desired.changed:
-            print(f"{where}: {change.key}: {json.dumps(change.old)} -> {json.dumps(change.new)}")
+        output.say(
+            f"{where}: {change.key}: {json.dumps(change.old)} -> {json.dumps(change.new)}"
+            for change in desired.changed
+        )
         if not desired.changed:
-            print(f"{where}: nothing to change")
+            output.say([f"{where}: nothing to change"])
 
 
 @dataclass(frozen=True)
@@ -233,4 +237,4 @@ def _subjects(file: Path | None, given: _Given) -> list[InUse]:
 
 def _print_json(subjects: Sequence[InUse]) -> None:
     document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in subjects]}
-    print(json.dumps(document, indent=2))
+    output.answer([output.as_text(document)])

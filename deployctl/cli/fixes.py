@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from deployctl.cli import options
+from deployctl.cli import options, output
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +44,4 @@ def fixes(
 
 
 def _show(document: Any, lines: list[str], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(document, indent=2))
-    else:
-        print("\n".join(lines))
+    output.show(document, lines, as_json)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 
 
 def register(app: typer.Typer) -> None:
@@ -28,11 +27,7 @@ def status(
     from deployctl.report.serving import status_lines
 
     document = survey(running.load(profile, sets, hosts))
-    if as_json:
-        print(json.dumps(document, indent=2, default=str))
-    else:
-        for line in status_lines(document):
-            print(line)
+    output.show(document, status_lines(document), as_json)
     raise typer.Exit(0 if all(host["healthy"] for host in document["hosts"]) else 7)
 
 
@@ -52,7 +47,7 @@ def logs(
 
     loaded = running.load(profile, sets, hosts)
     for text in log(loaded, lines=lines, follow=follow, job=job, release=release):
-        print(text, end="", flush=True)
+        output.answer([text], end="")
 
 
 def history(
@@ -67,8 +62,4 @@ def history(
     from deployctl.report.serving import history_lines
 
     document = ledger(running.load(profile, sets, hosts), last)
-    if as_json:
-        print(json.dumps(document, indent=2, default=str))
-    else:
-        for line in history_lines(document):
-            print(line)
+    output.show(document, history_lines(document), as_json)

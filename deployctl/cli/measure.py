@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 from deployctl.errors import StepError, UsageError
 
 if TYPE_CHECKING:
@@ -254,11 +253,7 @@ def _leave(
     failure: StepError | None,
 ) -> None:
     """Print what was found, and leave with the exit code of its verdict."""
-    if as_json:
-        print(json.dumps({"schema": f"deployctl.{kind}/1", **found}, indent=2))
-    else:
-        for line in lines(found):
-            print(line)
+    output.show({"schema": f"deployctl.{kind}/1", **found}, lines(found), as_json)
     raise typer.Exit(0 if failure is None else failure.exit_code)
 
 

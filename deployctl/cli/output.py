@@ -1,16 +1,48 @@
-"""What a command says at its end. Words that cannot be written never change how a run ended."""
+"""What commands print: a result on stdout, words about it on stderr.
+
+Words that cannot be written never change how a run ended; a question whose answer cannot be
+printed has failed.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
+
+from deployctl.errors import DeployError
+
+
+def show(document: Any, lines: Iterable[str], as_json: bool) -> None:
+    """Print what was asked for: as one JSON document, or in lines; as `answer` does."""
+    answer([as_text(document)] if as_json else lines)
+
+
+def answer(lines: Iterable[str], end: str = "\n") -> None:
+    """Print what was asked for. Where it cannot be written the command has failed, since there is
+    nothing else that it did; raises `DeployError`."""
+    try:
+        for line in lines:
+            print(line, end=end)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _give_up(sys.stdout)
+        why = error.strerror or str(error)
+        raise DeployError("the answer cannot be printed", why, "write it elsewhere") from error
+
+
+def as_text(document: Any) -> str:
+    """A document as `--json` prints it; times and paths in it as their text."""
+    return json.dumps(document, indent=2, default=str, ensure_ascii=False)
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print a result on stdout; where that cannot be written (a full disk), it is a warning."""
+    """Print what a run came to; where that cannot be written (a full disk), it is a warning."""
     try:
         for line in lines:
             print(line)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deployctl.cli import output
 from deployctl.cli.command import Commands
 
 app = Commands(help="Show and check profiles.", no_args_is_help=True, rich_markup_mode=None)
@@ -36,7 +37,7 @@ def list_command(as_json: Json = False) -> None:
     if as_json:
         _print_json(catalogue.as_document(found))
     else:
-        print(catalogue.as_table(found))
+        output.answer([catalogue.as_table(found)])
 
 
 @app.command()
@@ -56,7 +57,7 @@ def show(
     if as_json:
         _print_json(shown.as_document(loaded))
     else:
-        print(shown.as_yaml(loaded, origin))
+        output.answer([shown.as_yaml(loaded, origin)])
 
 
 @app.command()
@@ -83,10 +84,11 @@ def validate(
     broken = 0
     for found in catalogue.chosen(names or []):
         error = catalogue.check(found, frozenset(STEPS))
-        print(f"{'invalid' if error else 'valid':<8} {found.word} {found.name}  {found.file}")
+        verdict = "invalid" if error else "valid"
+        output.answer([f"{verdict:<8} {found.word} {found.name}  {found.file}"])
         if error:
             broken += 1
-            print(*(f"    {line}" for line in error.splitlines()), sep="\n")
+            output.answer(f"    {line}" for line in error.splitlines())
     if broken:
         raise ConfigError(f"{broken} invalid", "", "Correct the places named above.")
 
@@ -96,10 +98,8 @@ def path(name: Name) -> None:
     """The file that a profile's name stands for."""
     from deployctl.config.search import default_search
 
-    print(default_search().locate("profiles", name).path.absolute())
+    output.answer([str(default_search().locate("profiles", name).path.absolute())])
 
 
 def _print_json(document: object) -> None:
-    import json
-
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    output.answer([output.as_text(document)])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 
 
 def register(app: typer.Typer) -> None:
@@ -54,11 +53,7 @@ def diff(
     from deployctl.report.releases import diff_lines
 
     document = compare(running.load(profile, sets, hosts), one, other)
-    if as_json:
-        print(json.dumps(document, indent=2, default=str))
-        return
-    for line in diff_lines(document):
-        print(line)
+    output.show(document, diff_lines(document), as_json)
 
 
 def gc(
@@ -77,8 +72,4 @@ def gc(
     from deployctl.report.releases import gc_lines
 
     document = collect(running.load(profile, sets, hosts), keep, dry_run)
-    if as_json:
-        print(json.dumps(document, indent=2, default=str))
-        return
-    for line in gc_lines(document):
-        print(line)
+    output.show(document, gc_lines(document), as_json)

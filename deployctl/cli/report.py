@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from deployctl.cli import options
+from deployctl.cli import options, output
 
 LIST_SCHEMA = "deployctl.reports/1"
 
@@ -28,10 +27,8 @@ def report(
     from deployctl.report import store, summary
 
     if listed:
-        if as_json:
-            print(json.dumps({"schema": LIST_SCHEMA, "runs": store.runs()}, indent=2))
-        for name in () if as_json else store.runs():
-            print(name)
+        runs = store.runs()
+        output.show({"schema": LIST_SCHEMA, "runs": runs}, runs, as_json)
         return
     document = store.load(run)
     path = store.save_page(document)
@@ -39,12 +36,8 @@ def report(
         from deployctl.report import textfile
 
         textfile.write(document, metrics_file)
-    if as_json:
-        print(json.dumps(document, indent=2))
-    else:
-        for line in summary.lines(document):
-            print(line)
-    typer.echo(f"page: {path}", err=True)
+    output.show(document, summary.lines(document), as_json)
+    output.note(f"page: {path}")
     if open_page:
         import webbrowser
 

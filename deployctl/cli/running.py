@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from deployctl.errors import UsageError
 if TYPE_CHECKING:
     from deployctl.config.playbook import Playbook
     from deployctl.config.profile import Profile
+    from deployctl.engine.plan import HostPlan
 
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
@@ -95,7 +95,7 @@ def perform(
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
     if as_json:
-        output.say([json.dumps(document, indent=2, default=str)])
+        output.say([output.as_text(document)])
     else:
         from deployctl.report.summary import lines
 
@@ -136,6 +136,13 @@ def _notify(profile: Profile, document: Mapping[str, Any]) -> None:
 
     for complaint in notify.send(profile, document, os.environ):
         output.note(complaint)
+
+
+def leave_where_impossible(plans: Iterable[HostPlan]) -> None:
+    """Leave with the exit code of the first step that a plan says cannot be done."""
+    impossible = next((host.impossible for host in plans if host.impossible), None)
+    if impossible is not None:
+        raise typer.Exit(impossible.step.failure.exit_code)
 
 
 def check_skip(skip: Sequence[str], playbook: Playbook) -> None:

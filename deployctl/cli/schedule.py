@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
 from deployctl.cli.command import Commands
 from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
     from deployctl.engine.schedule import Entry
+    from deployctl.engine.schedule_check import Check
 
 app = Commands(
     help="Runs without anybody there, by cron.",
@@ -73,8 +73,7 @@ def add(
     scheduled_run.secrets(entry)
     schedule.save(entry)
     schedule.write_crontab(schedule.with_entry(schedule.read_crontab(), entry))
-    print(_told(entry))
-    print(f"  check it: deployctl schedule check {called}")
+    output.say([_told(entry), f"  check it: deployctl schedule check {called}"])
 
 
 def _playbook_file(playbook: str) -> Path | str:
@@ -90,14 +89,9 @@ def list_entries(as_json: options.Json = False) -> None:
     from deployctl.engine import schedule
 
     found = list(schedule.entries())
-    if as_json:
-        print(json.dumps({"schema": SCHEMA, "entries": [asdict(e) for e in found]}, indent=2))
-        return
-    for entry in found:
-        print(_told(entry))
-        print(f"  log {entry.log}")
-    if not found:
-        print("nothing is scheduled")
+    lines = [line for entry in found for line in (_told(entry), f"  log {entry.log}")]
+    document = {"schema": SCHEMA, "entries": [asdict(entry) for entry in found]}
+    output.show(document, lines or ["nothing is scheduled"], as_json)
 
 
 def _told(entry: Entry) -> str:
@@ -112,6 +106,13 @@ def _told(entry: Entry) -> str:
     )
 
 
+def _checked(found: Iterable[Check]) -> Iterator[str]:
+    for one in found:
+        yield f"{one.check:<8} {one.verdict:<8} {one.say}".rstrip()
+        if one.next:
+            yield f"         next: {one.next}"
+
+
 @app.command()
 def remove(name: Name) -> None:
     """Schedule it no more; its log stays."""
@@ -120,7 +121,7 @@ def remove(name: Name) -> None:
     entry = schedule.load(schedule.file_of(name))
     schedule.write_crontab(schedule.without(schedule.read_crontab(), entry.name))
     schedule.file_of(name).unlink()
-    print(f"{name} is scheduled no more; its log stays: {entry.log}")
+    output.say([f"{name} is scheduled no more; its log stays: {entry.log}"])
 
 
 @app.command()
@@ -131,14 +132,8 @@ def check(name: Name, as_json: options.Json = False) -> None:
     entry = schedule.load(schedule.file_of(name))
     profile = running.load(entry.profile, [], [])
     found = schedule_check.check(entry, profile, running.load_playbook(entry.playbook))
-    if as_json:
-        document = {"schema": SCHEMA, "name": name, "checks": [asdict(one) for one in found]}
-        print(json.dumps(document, indent=2))
-    else:
-        for one in found:
-            print(f"{one.check:<8} {one.verdict:<8} {one.say}".rstrip())
-            if one.next:
-                print(f"         next: {one.next}")
+    document = {"schema": SCHEMA, "name": name, "checks": [asdict(one) for one in found]}
+    output.show(document, _checked(found), as_json)
     raise typer.Exit(CHECK_FAILED if any(one.verdict == "failed" for one in found) else 0)
 
 
@@ -149,5 +144,5 @@ def run(path: Annotated[Path, typer.Argument(help="An entry's file.")]) -> None:
 
     code, words = scheduled_run.carry_out(schedule.load(path))
     if words:
-        print(words, file=sys.stdout)
+        output.say([words])
     raise typer.Exit(code)

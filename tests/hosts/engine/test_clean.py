@@ -165,6 +165,12 @@ def test_clean_plan_shows_each_holder_and_touches_none(served: ServedHost) -> No
     assert lines[-1] == "there are changes"
 
 
+def test_clean_plan_of_what_cannot_be_done_leaves_with_its_code(served: ServedHost) -> None:
+    code, shown = command(served, "clean", "--plan", "--scope", "everything")
+    assert code == 7
+    assert shown.splitlines()[-1].startswith("blocked: clean on here cannot be done")
+
+
 def test_clean_json_is_one_document(served: ServedHost) -> None:
     code, shown = command(served, "clean", "--json")
     (step,) = json.loads(shown)["hosts"][0]["steps"]

@@ -43,6 +43,56 @@ def test_a_full_disk_does_not_change_the_exit_code(
     assert done.returncode == code, done.stderr
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("profile", "list"),
+        ("profile", "show", "demo"),
+        ("profile", "schema"),
+        ("profile", "validate", "demo"),
+        ("report", "--list", "--json"),
+        ("drafter", "show", "tests/cases/configs/qwen3.6-27b-dflash.trimmed.config.json"),
+        ("history", "-p", "{profile}"),
+        ("clean", "-p", "{profile}", "--plan"),
+        ("plan", "-p", "{profile}", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_an_answer_that_cannot_be_printed_is_a_failure(
+    profile: Path, tmp_path: Path, argv: tuple[str, ...]
+) -> None:
+    words = [word.format(profile=profile) for word in argv]
+    done = deployctl(*words, streams=">/dev/full", XDG_STATE_HOME=str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert "error: the answer cannot be printed\n  why: No space left on device" in done.stderr
+
+
+def test_a_reader_that_went_away_is_nobodys_failure() -> None:
+    done = deployctl("profile", "schema", streams="| true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("up", "-p", "demo", "--jsn"), "No such option: --jsn"),
+        (("up", "--nope", "-p", "demo"), "No such option: --nope"),
+        (("up",), "Missing option '--profile' / '-p'"),
+        (("upp",), "No such command 'upp'."),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_a_wrong_command_line_is_a_document_where_one_was_asked_for(
+    argv: tuple[str, ...], said: str
+) -> None:
+    done = deployctl(*argv, "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["exit_code"], document["outcome"]) == (2, 2, "failed")
+    assert said in document["error"]["what"]
+    assert said in done.stderr
+    assert deployctl(*argv).stdout == ""
+
+
 def test_a_metrics_file_that_cannot_be_written_is_a_warning(profile: Path, tmp_path: Path) -> None:
     done = deployctl(
         *("smoke", "-p", str(profile), "--metrics-file", "/proc/nope/x"),
