@@ -17,6 +17,9 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
         for step in host["steps"]:
             what = f"{step['step']:<11} {step['status']:<10}"
             yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()
+            config = step["evidence"].get("drafter_config") or {}
+            if config.get("drifted") and step["status"] != "unchanged":
+                yield f"    DRIFTED: {config['path']} is not what the server was launched with"
             if step["step"] == "bench" and step["evidence"]:
                 yield from (f"    {line}" for line in bench_lines(step["evidence"]))
         if host["took_up"]:

@@ -27,9 +27,9 @@ from deployctl.vllm.serving.command import command, environment, problems
 from deployctl.vllm.serving.failures import explain
 
 RESTORE = "restore"
+"""Option: this release is being brought back, so a config that drifted is mended, not refused."""
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""
-"""Option: this release is being brought back, so a config that drifted is mended, not refused."""
 
 
 class LaunchStep(Step):

@@ -20,6 +20,7 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
+from deployctl.steps.models.loaded_drafter import config_on_disk
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import identity
 from deployctl.vllm.asking.client import Client
@@ -30,6 +31,8 @@ PROCESS = "process"
 """The evidence's key for the process that was asked, so that another one is asked anew."""
 MEASURED = "measured"
 """The evidence's key for when it was measured, in seconds since 1970."""
+CONFIG = "drafter_config"
+"""The evidence's key for the drafter's config.json as it lay there then."""
 
 
 def gate_questions(wanted: Deployment) -> list[Question]:
@@ -79,12 +82,16 @@ def last_verdict(
 
 @contextmanager
 def one_process(step: Step, context: Context) -> Iterator[Evidence]:
-    """Around a measurement: evidence of which process was asked, and when. Fails where the server
-    was started anew meanwhile, since then the answers are of two."""
+    """Around a measurement: evidence of which process was asked, when, and whether the drafter's
+    config.json has drifted. Fails where the server was started anew meanwhile, since then the
+    answers are of two."""
     found: Evidence = {PROCESS: _process(context)}
     yield found
     now = _process(context)
     found[MEASURED] = round(time.time(), 3)
+    found[CONFIG] = config_on_disk(context)
+    if found[CONFIG] and found[CONFIG]["drifted"]:
+        context.log(drift_sentence(found[CONFIG], context.wanted.profile.name))
     if now != found[PROCESS]:
         raise step.fail(
             context,
@@ -93,6 +100,14 @@ def one_process(step: Step, context: Context) -> Iterator[Evidence]:
             f"read why it ended: deployctl logs --profile {context.wanted.profile.name}",
             found,
         )
+
+
+def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
+    """What a drifted config.json means, and what to do about it."""
+    return (
+        f"{config['path']} drifted: it is not what the server was launched with, and the next "
+        f"start would be refused; mend it: deployctl up --profile {profile}"
+    )
 
 
 def _process(context: Context) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The drafter's config once more, when the server answers: as proven, and as it was read."""
+"""The drafter's config once more, while the server answers: as proven, and as it was read."""
 
 from __future__ import annotations
 
@@ -28,19 +28,10 @@ def loaded_drafter(context: Context, log: str) -> LoadedDrafter | None:
     """Read the config and the launch settings again; None where no drafter model is wanted."""
     if sources.source(context.wanted, "drafter") is None:
         return None
-    config, launch = context.session.ask(
-        [
-            Call("files.read", {"path": f"{context.release.drafter}/config.json"}),
-            Call("files.read", {"path": f"{context.release.directory}/launch.json"}),
-        ]
-    )
-    for answer in (config, launch):
-        if isinstance(answer, RemoteError):
-            raise answer
+    config, started_with = _read(context)
     if config["text"] is None:
         return LoadedDrafter({}, f"{config['path']} is gone")
     evidence: dict[str, Any] = {"sha256": sha256(config["text"])}
-    started_with = json.loads(launch["text"]).get("drafter_config") if launch["text"] else None
     if started_with is not None and started_with != config["text"]:
         return LoadedDrafter(evidence, "the drafter's config changed while the server started")
     try:
@@ -54,3 +45,34 @@ def loaded_drafter(context: Context, log: str) -> LoadedDrafter | None:
     if found.loaded == found.without_offset:
         return LoadedDrafter(evidence, note=complaint)
     return LoadedDrafter(evidence, complaint)
+
+
+def config_on_disk(context: Context) -> dict[str, Any] | None:
+    """``{"path", "sha256", "drifted"}`` of the serving release's config.json: `drifted` says
+    whether it differs from what the server was launched with, None where that is unknown. None
+    where no drafter model is wanted."""
+    if sources.source(context.wanted, "drafter") is None:
+        return None
+    try:
+        config, started_with = _read(context)
+    except RemoteError as error:
+        path = f"{context.release.drafter}/config.json"
+        return {"path": path, "sha256": None, "drifted": None, "why": error.message}
+    drifted = None if started_with is None else started_with != config["text"]
+    return {"path": config["path"], "sha256": config["sha256"], "drifted": drifted}
+
+
+def _read(context: Context) -> tuple[dict[str, Any], str | None]:
+    """config.json as it lies there, and the text that the release was launched with."""
+    config, launch = context.session.ask(
+        [
+            Call("files.read", {"path": f"{context.release.drafter}/config.json"}),
+            Call("files.read", {"path": f"{context.release.directory}/launch.json"}),
+        ]
+    )
+    for answer in (config, launch):
+        if isinstance(answer, RemoteError):
+            raise answer
+    if not launch["text"]:
+        return config, None
+    return config, json.loads(launch["text"]).get("drafter_config")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.engine import status
+from deployctl.report import document, summary
 from deployctl.report.serving import history_lines, status_lines
 from tests.hosts.served.host import ServedHost
 
@@ -124,3 +125,20 @@ def test_only_a_run_that_measured_has_figures_and_times(served: ServedHost) -> N
     assert len([line for line in lines if "mean acceptance length" in line]) == 3
     evidence = served.ledger()[-1]
     assert list(evidence["verdicts"]) == ["acceptance"], "smoke was left as it was"
+
+
+def test_a_gate_tells_of_a_config_that_drifted_under_the_server(served: ServedHost) -> None:
+    served.up()
+    rewrite(config(served), 0)
+    again = served.up(playbook="smoke", check_gates=True)
+    (smoke,) = (step for step in again.hosts[0].steps if step.step == "smoke")
+    assert smoke.status == "passed", "the process that answers has read the right one"
+    assert smoke.evidence["drafter_config"]["drifted"] is True
+    assert "DRIFTED" in "\n".join(summary.lines(document.report(again)))
+    served.up()
+    mended = served.up(check_gates=True).hosts[0].steps
+    assert all(
+        step.evidence["drafter_config"]["drifted"] is False
+        for step in mended
+        if step.step in ("smoke", "acceptance")
+    )
