@@ -31,6 +31,9 @@ class Node:
         self.host_key = self.directory / "host_key"
         self._switch = switch
         self._link = f"port{number}"
+        # A bridge without one of its own takes the lowest of its ports', and changes it as
+        # containers come and go: who knew the old one would wait for it.
+        self._hardware_address = f"02:00:00:00:01:{number:02x}"
         self._process: subprocess.Popen[bytes] | None = None
         self.pid = 0
 
@@ -138,7 +141,8 @@ class Node:
         self._switch("ip", "link", "set", self._link, "master", "switch", "up")
         # As on a Proxmox node: the address is the bridge's, containers join the bridge.
         self.run("ip", "link", "set", "lo", "up")
-        self.run("ip", "link", "add", "vmbr0", "type", "bridge")
+        bridge = ("link", "add", "vmbr0", "address", self._hardware_address, "type", "bridge")
+        self.run("ip", *bridge)
         self.run("ip", "link", "set", "eth0", "master", "vmbr0", "up")
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "vmbr0")
         self.run("ip", "link", "set", "vmbr0", "up")
