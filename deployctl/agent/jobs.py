@@ -34,10 +34,11 @@ def start(
 ) -> Dict[str, Any]:
     """Start a job, or attach to the one of this id that runs (`started` is then false).
 
-    A step is ``{"phase", "argv", "env", "secrets", "cwd", "optional", "when"}``; `when` is
-    ``{"glob", "present"}``. Paths that begin with `@/` lie under the root, in argv, env, cwd and
-    globs; an argument ``{"glob": …}`` becomes the one file that matches; `@agent` as the first
-    argument is this agent. `label` is kept and handed back by `state`. Seconds.
+    A step is ``{"phase", "argv", "env", "secrets", "cwd", "optional", "when", "lock"}``; `when` is
+    ``{"glob", "present"}``; of the steps of all jobs that name the same file as `lock`, one runs
+    at a time. Paths that begin with `@/` lie under the root, in argv, env, cwd, lock and globs; an
+    argument ``{"glob": …}`` becomes the one file that matches; `@agent` as the first argument is
+    this agent. `label` is kept and handed back by `state`. Seconds.
     """
     files = JobFiles.of(call.path(JOBS), id)
     os.makedirs(files.directory, mode=0o700, exist_ok=True)
@@ -217,11 +218,12 @@ def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:
         "cwd": place(step.get("cwd") or "@"),
         "optional": bool(step.get("optional")),
         "when": when and dict(when, glob=call.path(when["glob"])),
+        "lock": call.path(step["lock"]) if step.get("lock") else None,
     }
 
 
 def _public(step: Dict[str, Any]) -> Dict[str, Any]:
-    kept = {name: step[name] for name in ("phase", "argv", "cwd", "optional", "when")}
+    kept = {name: step[name] for name in ("phase", "argv", "cwd", "optional", "when", "lock")}
     return dict(kept, env=step["wanted"], secrets=sorted(step["secrets"]))
 
 

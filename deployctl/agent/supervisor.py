@@ -5,6 +5,7 @@ standard input, so that secrets never lie on disk; one line on standard output s
 is held and the state recorded.
 """
 
+import fcntl
 import glob
 import json
 import os
@@ -108,6 +109,7 @@ class Supervisor:
     def _run_step(self, step: Dict[str, Any]) -> int:
         if not self._wanted(step.get("when")):
             return 0
+        lock = self._take(step["lock"]) if step["lock"] else None
         began = time.monotonic()
         self._state.update(phase=step["phase"])
         argv = self._argv(step["argv"])
@@ -123,7 +125,32 @@ class Supervisor:
         self._state["steps"].append(
             {"phase": step["phase"], "rc": child.returncode, "seconds": seconds}
         )
+        if lock is not None:
+            if child.returncode != 0:
+                # What a killed command left behind may still work on what the lock guards.
+                self._end_members()
+            os.close(lock)
         return child.returncode
+
+    def _take(self, path: str) -> int:
+        """Hold a lock that other jobs want as well, in the phase `waiting` until it is free. A job
+        that ends early keeps it to its very end; no child inherits it, so none outlives that."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        waits = False
+        while not _lock(handle):
+            if not waits:
+                waits = True
+                print(f"waiting for {path}, which another job holds", flush=True)
+                self._state.update(phase="waiting", child=None)
+                self._files.record(self._state)
+            woken, _, _ = select.select([self._woken], [], [], self._tick)
+            if woken:
+                raise Ended("stopped", "stopped on request")
+            self._beat()
+            self._keep_limit()
+        self._moved = time.monotonic()
+        return handle
 
     def _wanted(self, when: Optional[Dict[str, Any]]) -> bool:
         return when is None or bool(glob.glob(when["glob"])) == when["present"]
@@ -162,10 +189,13 @@ class Supervisor:
         with open(self._files.heartbeat, "w", encoding="ascii") as file:
             file.write(f"{time.time():.3f}\n")
 
-    def _look(self) -> None:
-        now = time.monotonic()
-        if self._limit is not None and now - self._began > self._limit:
+    def _keep_limit(self) -> None:
+        if self._limit is not None and time.monotonic() - self._began > self._limit:
             raise Ended("stalled", f"longer than its limit of {self._limit:g} s")
+
+    def _look(self) -> None:
+        self._keep_limit()
+        now = time.monotonic()
         # Reading every process is dear on a big host: seldom, where the stall is long.
         if now - self._sampled < min(15.0, self._stall / 8):
             return
@@ -184,6 +214,14 @@ class Supervisor:
 
     def _others(self) -> List[Stat]:
         return [stat for stat in members(self._state) if stat.pid != os.getpid()]
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def agent_program() -> List[str]:

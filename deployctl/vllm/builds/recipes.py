@@ -109,10 +109,11 @@ def build(
     if wish.base is not None:
         # Built against the very torch that it will run with.
         argv[-1:] = [wish.interpreter, "--no-build-isolation"]
+    env = {**env, **wish.env}
     building = [
         *lay_out(wish, origin),
         *offer(wish),
-        step("compiling", [*argv, wish.tree], {**env, **wish.env}),
+        step("compiling", [*argv, wish.tree], env, lock=_lock(env)),
         _chore("compiling", "refuse", log, *NIGHTLY),
         _chore("keeping", "keep", dist, f"@/wheels/{wheel_key}", json.dumps(dict(record))),
     ]
@@ -205,16 +206,26 @@ def step(
     env: Mapping[str, str] | None = None,
     *,
     when: Mapping[str, Any] | None = None,
+    lock: str | None = None,
 ) -> JobStep:
     """One command of a job."""
     made: JobStep = {"phase": phase, "argv": list(argv), "env": dict(env or {})}
     if when is not None:
         made["when"] = dict(when)
+    if lock is not None:
+        made["lock"] = lock
     return made
 
 
 def _chore(phase: str, name: str, *arguments: str) -> JobStep:
     return step(phase, ["@agent", "chore", name, *arguments])
+
+
+def _lock(env: Mapping[str, str]) -> str | None:
+    """What keeps compiling apart from other builds: CMake itself does not guard the directory that
+    it fetches dependencies to. Upstream's binaries are taken without it."""
+    shared = env.get("FETCHCONTENT_BASE_DIR")
+    return f"{shared}.lock" if shared and env.get("VLLM_USE_PRECOMPILED") != "1" else None
 
 
 def _offered(wish: Wish) -> str:

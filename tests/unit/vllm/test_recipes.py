@@ -7,6 +7,7 @@ from typing import Any
 
 from deployctl.vllm.builds import recipes
 from deployctl.vllm.builds.recipes import Origin, Wish
+from deployctl.vllm.builds.strategies import compile_environment
 
 WISH = Wish(key="k", python="3.12", target="cuda", torch_backend="cu130")
 ORIGIN = Origin("c" * 40, "@/sources/r.git", "https://example.org/v.git", "refs/heads/x", "up")
@@ -86,6 +87,33 @@ def test_patch_installs_the_release_of_the_tag() -> None:
         "c" * 40,
         "vllm",
     ]
+
+
+def locks(steps: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(step["argv"][0], step["lock"]) for step in steps if "lock" in step]
+
+
+def test_only_compiling_waits_for_other_builds() -> None:
+    env = compile_environment("cuda", {}, None)
+    source = recipes.build(WISH, "uv", ORIGIN, "w", {}, env, "@/log")
+    assert locks(source) == [("uv", "@/builds/dependencies.lock")]
+    env["VLLM_USE_PRECOMPILED"] = "1"
+    precompiled = recipes.build(WISH, "uv", ORIGIN, "w", {}, env, "@/log")
+    others = [
+        precompiled,
+        recipes.fetch(ORIGIN),
+        recipes.release(WISH, "uv", "vllm==0.33.0"),
+        recipes.reuse(WISH, "uv", "w"),
+        recipes.patch(WISH, "uv", ORIGIN, "b" * 40, "v0.30.0"),
+    ]
+    assert [locks(steps) for steps in others] == [[]] * len(others)
+
+
+def test_the_lock_is_that_of_the_directory_in_use() -> None:
+    wish = replace(WISH, env={"FETCHCONTENT_BASE_DIR": "/srv/fetched"})
+    env = compile_environment("cuda", {}, None)
+    steps = recipes.build(wish, "uv", ORIGIN, "w", {}, env, "@/log")
+    assert locks(steps) == [("uv", "/srv/fetched.lock")]
 
 
 def test_settings_of_the_build_win() -> None:
