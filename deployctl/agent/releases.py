@@ -96,11 +96,12 @@ def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
     """Everything a plan must know about a profile's releases.
 
     Value: `current` and `previous` (ids or None), `releases` (id to manifest, None where a
-    release was begun and never completed), `environments` (key to seal), `ledger` (the last
-    entries, oldest first).
+    release was begun and never completed), `environments` (key to seal), `broken` (key of an
+    environment whose seal was broken to why), `ledger` (the last entries, oldest first).
     """
     home = _home(call, profile)
     environments = os.path.join(call.root, "environments")
+    broken = {name: _broken(call, name) for name in _folders(environments)}
     releases = os.path.join(home, "releases")
     return {
         "current": _link(home, "current"),
@@ -113,6 +114,7 @@ def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
             name: _load(os.path.join(environments, name, "seal.json"))
             for name in _folders(environments)
         },
+        "broken": {name: why for name, why in broken.items() if why is not None},
         "ledger": _ledger(home, last),
     }
 
@@ -206,7 +208,7 @@ def break_seal(call: Call, key: str, why: List[str]) -> Dict[str, Any]:
     return {"broken": True}
 
 
-def broken(call: Call, key: str) -> Optional[List[str]]:
+def _broken(call: Call, key: str) -> Optional[List[str]]:
     """Why an environment's seal was broken; None where it was not."""
     found = _load(os.path.join(call.root, "environments", key, BROKEN))
     return None if found is None else list(found["why"])
@@ -273,7 +275,6 @@ OPERATIONS = (
     seal,
     seal_environment,
     break_seal,
-    broken,
     switch,
     record,
     ledger,

@@ -110,7 +110,9 @@ class HostRun:
             answers, _ = ask(connected, asked)
         if not self.options.release:
             return answers
-        return self._pin(connected, answers, self.options.release)
+        answers = self._pin(connected, answers, self.options.release)
+        rollback.refuse_damaged(self.wanted, answers[RELEASES])
+        return answers
 
     def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
         """Turn to an earlier release: nothing is staged for it, and its questions are its own."""

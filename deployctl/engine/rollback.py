@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployctl.engine import switch
-from deployctl.errors import UsageError
+from deployctl.errors import StagingFailed, UsageError
 from deployctl.steps.interface import Deployment
 
 PREVIOUS = "previous"
@@ -20,6 +20,20 @@ def pin(wanted: Deployment, releases: Mapping[str, Any], named: str) -> Deployme
     release = resolve(wanted.profile.name, releases, named)
     manifest = releases["releases"][release]
     return switch.previous_deployment(wanted, release, manifest)
+
+
+def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:
+    """Raise `StagingFailed` where the named release stands on an environment that was damaged."""
+    pinned = wanted.pinned
+    if pinned is None or pinned.environment_key not in releases["broken"]:
+        return
+    raise StagingFailed(
+        wanted.host.name,
+        "rollback",
+        f"release {pinned.release} stands on an environment that was damaged",
+        "\n".join(releases["broken"][pinned.environment_key]),
+        f"build it anew by what the profile says: deployctl up --profile {wanted.profile.name}",
+    )
 
 
 def resolve(profile: str, releases: Mapping[str, Any], named: str) -> str:

@@ -8,7 +8,8 @@ On the host, under its root (`@`)::
     @/jobs/<id>/                               one long command
     @/wheels/<key>/                            built wheels
     @/models/<slug>/                           fetched or bundled models
-    @/environments/<key>/                      a built environment, sealed by `seal.json`
+    @/environments/<key>/                      a built environment, sealed by `seal.json`;
+                                               <key>-2 after one that was damaged
     @/profiles/<name>/releases/<id>/           manifest.json, drafter/, launch.json
     @/profiles/<name>/{current,previous}       links to a release
     @/profiles/<name>/{ledger.jsonl,lock}

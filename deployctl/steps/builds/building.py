@@ -73,8 +73,8 @@ class Build:
         self.settings = self.context.wanted.profile.build
         self.key = self.context.release.environment_key
         self.wish = environments.wish(self.settings, self.key)
-        broken = self.context.session.call("releases.broken", key=self.key) or []
-        if not all(text.endswith("is missing") for text in broken):
+        damage = environments.damage_before(self.context.wanted, self.context.answers)
+        if not all(text.endswith("is missing") for text in damage):
             # Installed files may be links into uv's cache: what changed them changed it as well.
             self.wish = replace(self.wish, env={**self.wish.env, "UV_NO_CACHE": "1"})
 
@@ -276,7 +276,7 @@ def already_built(context: Context) -> bool:
     """Whether the environment's job is done and its records are whole: it only wants its seal."""
     session, key = context.session, context.release.environment_key
     state = session.call("jobs.state", id=environments.job_id(key))
-    if state["state"] != "done" or session.call("releases.broken", key=key) is not None:
+    if state["state"] != "done":
         return False
     try:
         facts = session.call("environment.complete", environment=context.release.environment)

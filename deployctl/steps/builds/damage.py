@@ -1,6 +1,6 @@
 """An environment that was proven whole and is not any more: found out, and its seal broken.
 
-The next build of a broken environment begins anew, whatever it finds there.
+It stays as it is, since something may serve from it: the next build makes another one beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from deployctl.vllm.builds import completeness
 
 STARTS = frozenset({"launch", "ready"})
 """Steps that run what is in the environment: their failures may be its fault."""
-REBUILT = "run again: it is built anew"
+REBUILT = "run again: it is built anew, beside this one"
 
 
 def break_seal(context: Context, problems: list[str]) -> None:

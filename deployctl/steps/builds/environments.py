@@ -26,7 +26,35 @@ SHIM = "deployctl"
 
 def environment_key(wanted: Deployment, answers: Answers) -> str:
     """The name of the wanted environment, from everything that makes it. Pure; `Unanswered`
-    where a moving ref could not be resolved, or the host's GPUs are not known."""
+    where a moving ref could not be resolved, or the host's GPUs are not known.
+
+    What may still serve is never built over: after an environment that was damaged comes another
+    one of the next generation, ``KEY-2``, beside it.
+    """
+    key, releases = _first_key(wanted, answers), answers["releases"]
+    for name, seal in releases["environments"].items():
+        if seal is not None and _generation(name, key):
+            return str(name)
+    damaged = max((_generation(name, key) for name in releases["broken"]), default=0)
+    return f"{key}-{damaged + 1}" if damaged else key
+
+
+def damage_before(wanted: Deployment, answers: Answers) -> list[str]:
+    """What was found wrong with earlier generations of the wanted environment."""
+    key = _first_key(wanted, answers)
+    broken = answers["releases"]["broken"].items()
+    return [str(text) for name, why in broken if _generation(name, key) for text in why]
+
+
+def _generation(name: str, key: str) -> int:
+    """Which generation of an environment a name stands for; 0 where it is none of it."""
+    first, _, number = name.partition("-")
+    if first != key:
+        return 0
+    return int(number) if number.isdigit() else 1
+
+
+def _first_key(wanted: Deployment, answers: Answers) -> str:
     build = wanted.profile.build
     identity: dict[str, Any] = build.model_dump(exclude=_NOT_BUILT)
     if build.source.release is None:

@@ -132,7 +132,7 @@ def written(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_breaks_the_seal_and_is_built_anew(
+def test_damage_breaks_the_seal_and_another_is_built_beside(
     builder: BuildHost, project: Project, damage: str
 ) -> None:
     wanted = builder.wanted(settings(project))
@@ -147,17 +147,19 @@ def test_damage_breaks_the_seal_and_is_built_anew(
         builder.up(asked)
     assert builder.seal(key) is None
     assert caught.value.next
-    assert builder.session.call("releases.broken", key=key)
+    assert builder.session.call("releases.state", profile="built")["broken"][key]
+    damaged = builder.session.call("files.tree_digest", path=f"@/environments/{key}")
     builder.notes.clear()
     again = builder.up(wanted)
     assert again["plans"] == {"build": "change", "verify": "check"}
     assert not any("verified again" in note for note in builder.notes)
-    assert builder.seal(key) is not None
-    assert builder.session.call("releases.broken", key=key) is None
+    assert again["key"] == f"{key}-2" and builder.seal(f"{key}-2") is not None
     facts = builder.session.call(
-        "environment.complete", environment=f"@/environments/{key}", deep=True
+        "environment.complete", environment=f"@/environments/{key}-2", deep=True
     )
     assert facts["problems"] == []
+    assert builder.session.call("files.tree_digest", path=f"@/environments/{key}") == damaged
+    assert builder.up(wanted)["plans"] == {"build": "unchanged", "verify": "unchanged"}
 
 
 def test_no_environment(builder: BuildHost) -> None:

@@ -44,9 +44,10 @@ def test_a_failed_start_is_blamed_on_the_damage(served: ServedHost, program: str
     assert failed.exit_code == 7 and error is not None
     assert "was damaged after it was proven" in error.what
     assert "vllm/sampling_params.py is missing" in error.why
-    assert error.next == "run again: it is built anew"
+    assert error.next == "run again: it is built anew, beside this one"
     assert not seal(served).exists()
     assert planned(served)["build"] == "change"
+    assert environment.is_dir(), "it stays: something may serve from it"
 
 
 def test_a_failed_start_is_not_blamed_on_a_whole_environment(served: ServedHost) -> None:
@@ -55,3 +56,14 @@ def test_a_failed_start_is_not_blamed_on_a_whole_environment(served: ServedHost)
     assert failed.exit_code == 7 and error is not None
     assert "damaged" not in f"{error.what}{error.why}"
     assert seal(served).exists()
+
+
+def test_nothing_goes_back_to_a_damaged_environment(served: ServedHost) -> None:
+    first = served.up().hosts[0].release
+    served.ask("releases.break_seal", key=seal(served).parent.name, why=["x.py is missing"])
+    refused = served.up(playbook="rollback", release=first)
+    error = refused.hosts[0].error
+    assert refused.exit_code == 6 and error is not None
+    assert f"release {first} stands on an environment that was damaged" in error.what
+    assert error.why == "x.py is missing" and "deployctl up --profile stand" in error.next
+    assert served.unit()["state"] == "running", "it was not touched"

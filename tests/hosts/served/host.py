@@ -93,7 +93,7 @@ class ServedHost:
         """A sealed environment for the profile; returns its key."""
         profile = self.profile(*sets)
         wanted = deployments(profile, load_playbook("up", frozenset(STEPS)), Options())[0]
-        key = environment_key(wanted, self._sources(wanted))
+        key = environment_key(wanted, self._asked(wanted))
         environment = self.root / "environments" / key
         (environment / "bin").mkdir(parents=True)
         program = environment / "bin" / "vllm"
@@ -113,10 +113,8 @@ class ServedHost:
         (environment / "seal.json").write_text(json.dumps(seal), encoding="utf-8")
         return key
 
-    def _sources(self, wanted: Deployment) -> Answers:
-        """What a moving source is now; a published version needs no asking."""
-        if wanted.profile.build.source.release is not None:
-            return Answers({})
+    def _asked(self, wanted: Deployment) -> Answers:
+        """What the environment's key follows from: a moving source, what is built already."""
         with connect(wanted.host) as connected:
             return ask(connected, questions([BuildStep()], wanted))[0]
 

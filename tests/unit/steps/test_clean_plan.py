@@ -107,7 +107,7 @@ RUNNING = {"state": "running", "members": [{"pid": 5, "start": 50}], "release": 
 def answers(**changes: Any) -> Answers:
     values: dict[str, Any] = {
         "unit": STOPPED,
-        "releases": {"releases": {}},
+        "releases": {"releases": {}, "environments": {}, "broken": {}},
         "holders": look(),
         "gpus": gpus(),
         "port": {"listening": False, "holders": []},

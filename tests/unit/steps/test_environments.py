@@ -9,7 +9,7 @@ import pytest
 from deployctl.config.build import BuildSettings
 from deployctl.config.profile import Profile
 from deployctl.steps.build import BuildStep, environment_key, sealed
-from deployctl.steps.builds.environments import wheel_key
+from deployctl.steps.builds.environments import damage_before, wheel_key
 from deployctl.steps.interface import Answers, Deployment, Unanswered, Unknown
 from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.fixes.registry import by_name
@@ -44,7 +44,7 @@ def answers(**changes: Any) -> Answers:
     values: dict[str, Any] = {
         "tools": TOOLS,
         "source": {"identity": COMMIT, "commit": COMMIT, "ref": "refs/heads/main"},
-        "releases": {"environments": {}},
+        "releases": {"environments": {}, "broken": {}},
         **changes,
     }
     return Answers(values)
@@ -52,6 +52,34 @@ def answers(**changes: Any) -> Answers:
 
 def key(**build: Any) -> str:
     return environment_key(wanted(**build), answers())
+
+
+@pytest.mark.parametrize(
+    ("environments", "broken", "expected"),
+    [
+        ({}, {}, "KEY"),
+        ({"KEY": {"key": "KEY"}}, {}, "KEY"),
+        ({"KEY": None}, {}, "KEY"),
+        ({"KEY": None}, {"KEY": ["x"]}, "KEY-2"),
+        ({"KEY": None, "KEY-2": None}, {"KEY": ["x"]}, "KEY-2"),
+        ({"KEY": None, "KEY-2": {"key": "KEY-2"}}, {"KEY": ["x"]}, "KEY-2"),
+        ({"KEY": None, "KEY-2": None}, {"KEY": ["x"], "KEY-2": ["y"]}, "KEY-3"),
+        # What is proven stays the wanted one when the damaged one before it is gone.
+        ({"KEY-2": {"key": "KEY-2"}}, {}, "KEY-2"),
+        ({"KEY-2": None}, {"KEY-2": ["y"]}, "KEY-3"),
+        ({"other": {"key": "other"}, "KEYS-2": {}}, {"other": ["z"]}, "KEY"),
+    ],
+)
+def test_what_was_damaged_is_never_built_over(
+    environments: dict[str, Any], broken: dict[str, list[str]], expected: str
+) -> None:
+    def named(names: dict[str, Any]) -> dict[str, Any]:
+        return {name.replace("KEY", key()): value for name, value in names.items()}
+
+    found = answers(releases={"environments": named(environments), "broken": named(broken)})
+    assert environment_key(wanted(), found) == expected.replace("KEY", key())
+    told = [text for name, why in broken.items() if name.startswith("KEY") for text in why]
+    assert damage_before(wanted(), found) == told
 
 
 def test_how_it_is_built_does_not_name_it() -> None:
@@ -82,8 +110,8 @@ def test_a_branch_that_moved_is_another_environment() -> None:
     assert environment_key(wanted(), moved) != key()
 
 
-def test_a_release_needs_no_answers() -> None:
-    nothing = Answers({"source": Unknown("network", "down"), "tools": Unknown("x", "y")})
+def test_a_release_needs_neither_source_nor_tools() -> None:
+    nothing = answers(source=Unknown("network", "down"), tools=Unknown("x", "y"))
     assert environment_key(wanted(source={"release": "0.33.0"}), nothing)
 
 
@@ -115,7 +143,8 @@ def seal(fixes: dict[str, str]) -> dict[str, Any]:
 
 def plans(sealed_with: dict[str, Any] | None, **build: Any) -> tuple[str, str]:
     wish = wanted(**build)
-    found = answers(releases={"environments": {key(**build): sealed_with} if sealed_with else {}})
+    environments = {key(**build): sealed_with} if sealed_with else {}
+    found = answers(releases={"environments": environments, "broken": {}})
     assert (sealed(found, key(**build)) is not None) is (sealed_with is not None)
     return BuildStep().plan(wish, found).status, VerifyStep().plan(wish, found).status
 

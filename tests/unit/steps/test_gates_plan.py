@@ -19,6 +19,7 @@ NOTHING: dict[str, object] = {
     "previous": None,
     "releases": {},
     "environments": {},
+    "broken": {},
     "ledger": [],
 }
 RUNNING = {"pid": 10, "start": 99}

@@ -19,6 +19,7 @@ RELEASES: dict[str, object] = {
     "previous": None,
     "releases": {},
     "environments": {},
+    "broken": {},
     "ledger": [],
 }
 MEMBER = {"pid": 10, "start": 99}

@@ -65,7 +65,7 @@ def plan(deployment: Deployment, **changes: Any) -> Plan:
         "tools": {"uv": "/bin/uv", "git": "/bin/git", "memory_available": 64 * GIB, "pythons": {}},
         "port": {"listening": False, "holders": []},
         "unit": {"state": "absent", "members": []},
-        "releases": {"environments": {}},
+        "releases": {"environments": {}, "broken": {}},
         "gpus": ABSENT if deployment.profile.build.target == "cpu" else PRESENT,
         HOST: LOOK,
         CUDA: PASSES,
