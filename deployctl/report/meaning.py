@@ -39,6 +39,25 @@ def now_serving(host: Mapping[str, Any]) -> str:
     return f"serves again: release {host['previous']}, proven ready"
 
 
+def gap(host: Mapping[str, Any]) -> str:
+    """How long nothing served, where the run interrupted what did; empty where it did not."""
+    seconds = host.get("without_service")
+    if seconds is None:
+        return ""
+    gaps: Sequence[float] = host.get("gaps") or ()
+    parts = f", in {len(gaps)} gaps: {', '.join(f'{one:.1f}' for one in gaps)} s"
+    still = ", and still without" if host.get("still_without_service") else ""
+    return f"without service for {seconds:.1f} s{parts if len(gaps) > 1 else ''}{still}"
+
+
+def drifted(step: Mapping[str, Any]) -> str:
+    """What a gate found of the drafter's config.json; empty where it lay there as launched."""
+    config = (step.get("evidence") or {}).get("drafter_config") or {}
+    if not config.get("drifted") or step["status"] == "unchanged":
+        return ""
+    return f"DRIFTED: {config['path']} is not what the server was launched with"
+
+
 def _names(hosts: Sequence[Mapping[str, Any]]) -> set[str]:
     """The steps that were carried out, or found to have nothing to do."""
     return {

@@ -14,7 +14,7 @@ import httpx
 
 from deployctl.config.hooks import NotifySettings
 from deployctl.config.profile import Profile
-from deployctl.report.meaning import meaning
+from deployctl.report.meaning import gap, meaning
 
 FAILURES = ("failed", "rolled-back", "undecided", "interrupted")
 REDACTED = "[redacted]"
@@ -80,8 +80,7 @@ def message(document: Mapping[str, Any]) -> tuple[str, str]:
             lines += [line for line in (host["error"]["next"],) if line]
         if host["way_back_error"]:
             lines.append(f"the way back failed: {host['way_back_error']['what']}")
-        if host["without_service"] is not None:
-            lines.append(f"without service for {host['without_service']:.1f} s")
+        lines += [line for line in (gap(host),) if line]
     lines.append(f"run {document['run']}, exit code {document['exit_code']}")
     return title, "\n".join(lines)
 

@@ -68,7 +68,7 @@ def _host(host: Mapping[str, Any]) -> Node:
         "section",
         element("h2", f"Host {host['host']}"),
         element("p", page_parts.releases(host), class_="soft"),
-        page_parts.failure(host),
+        page_parts.failures(host),
         _acceptance(acceptance, host["host"]) if acceptance.get("verdict") else None,
         page_parts.smoke((steps.get("smoke") or {}).get("evidence") or {}),
         page_parts.lossless((steps.get("lossless") or {}).get("evidence") or {}),

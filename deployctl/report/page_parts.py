@@ -8,6 +8,7 @@ from typing import Any
 
 from deployctl.report.charts import Mark
 from deployctl.report.markup import Child, Node, element
+from deployctl.report.meaning import drifted, gap
 
 Step = Mapping[str, Any]
 
@@ -29,19 +30,25 @@ def releases(host: Mapping[str, Any]) -> str:
     """Which release was made or proven, and which one was before."""
     before = f", before: {host['previous']}" if host.get("previous") else ""
     restored = "; the previous release was restored" if host.get("restored") else ""
-    gap = host.get("without_service")
-    away = "" if gap is None else f"; without service for {gap:.1f} s"
+    away = f"; {gap(host)}" if gap(host) else ""
     return f"release {host.get('release') or 'unknown'}{before}{restored}{away}"
 
 
-def failure(host: Mapping[str, Any]) -> Node | None:
-    """What failed, the remote's own words, and what to do next."""
-    error = host.get("error")
+def failures(host: Mapping[str, Any]) -> list[Child]:
+    """What failed, what failed on the way back (then nothing serves), and what has drifted."""
+    way_back = _failure(host.get("way_back_error"), "The way back failed: ")
+    drift = {text: None for step in host["steps"] if (text := drifted(step))}
+    told = [element("p", element("strong", text), class_="verdict unsure") for text in drift]
+    return [way_back, _failure(host.get("error")), *told]
+
+
+def _failure(error: Mapping[str, str] | None, title: str = "") -> Node | None:
+    """A failure with the remote's own words, and what to do next."""
     if not error:
         return None
     return element(
         "div",
-        element("p", element("strong", error["what"])),
+        element("p", element("strong", f"{title}{error['what']}")),
         element("pre", error["why"]) if error["why"] else None,
         element("p", f"Next: {error['next']}") if error["next"] else None,
         class_="verdict bad",

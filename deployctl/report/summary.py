@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployctl.report.meaning import meaning, now_serving
+from deployctl.report.meaning import drifted, gap, meaning, now_serving
 from deployctl.report.measured import bench_lines
 
 
@@ -17,17 +17,14 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
         for step in host["steps"]:
             what = f"{step['step']:<11} {step['status']:<10}"
             yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()
-            config = step["evidence"].get("drafter_config") or {}
-            if config.get("drifted") and step["status"] != "unchanged":
-                yield f"    DRIFTED: {config['path']} is not what the server was launched with"
+            if drifted(step):
+                yield f"    {drifted(step)}"
             if step["step"] == "bench" and step["evidence"]:
                 yield from (f"    {line}" for line in bench_lines(step["evidence"]))
         if host["took_up"]:
             yield f"  took up run {host['took_up']}, which had ended without a word"
-        if host["without_service"] is not None:
-            so_far = ", and still without" if host.get("still_without_service") else ""
-            gaps = _gaps(host["gaps"])
-            yield f"  without service for {host['without_service']:.1f} s{gaps}{so_far}"
+        if gap(host):
+            yield f"  {gap(host)}"
         if host["error"]:
             yield from (f"  {line}" for line in error_lines(host["error"]))
         if now_serving(host):
@@ -36,12 +33,6 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield "  THE WAY BACK FAILED: the previous release does not serve"
             yield from (f"  {line}" for line in error_lines(host["way_back_error"]))
     yield f"{document['profile']}: {meaning(document)} ({document['seconds']:.1f} s)"
-
-
-def _gaps(gaps: Sequence[float]) -> str:
-    if len(gaps) < 2:
-        return ""
-    return f", in {len(gaps)} gaps: {', '.join(f'{gap:.1f}' for gap in gaps)} s"
 
 
 def error_lines(error: Mapping[str, str]) -> Iterator[str]:

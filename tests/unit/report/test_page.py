@@ -102,6 +102,21 @@ def test_what_the_page_must_show() -> None:
         assert part in text
 
 
+def test_what_a_person_must_act_on_is_on_the_page() -> None:
+    made = documents.failed()
+    (host,) = made["hosts"]
+    host |= {"without_service": 61.5, "gaps": [20.0, 41.5], "still_without_service": True}
+    host["way_back_error"] = {"what": "the port is held", "why": "by 7", "next": "end 7"}
+    config = {"path": "/x/config.json", "sha256": "0", "drifted": True}
+    gates = [step for step in host["steps"] if step["step"] in ("smoke", "acceptance")]
+    for step in gates:
+        step["evidence"]["drafter_config"] = config
+    text = Outline(page(made)).text
+    assert "without service for 61.5 s, in 2 gaps: 20.0, 41.5 s, and still without" in text
+    assert "The way back failed: the port is held" in text and "Next: end 7" in text
+    assert gates and text.count("DRIFTED: /x/config.json is not what the server") == 1
+
+
 def test_text_of_others_is_text() -> None:
     outline = Outline(page(documents.refused()))
     assert 'no route & <no> "name"' in outline.text
