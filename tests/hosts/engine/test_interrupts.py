@@ -50,6 +50,15 @@ def test_while_switching_the_way_back_is_finished(
     assert served.up().outcome == "unchanged"
 
 
+def test_what_was_ignored_stays_ignored(served: ServedHost) -> None:
+    served.up()
+    with served.start("up", "--set", "serve.env.STAND_IN_START=1", signals="ignore") as run:
+        run.told("ready: started")
+        run.send_signal(signal.SIGHUP)
+        output, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and "deployed" in output
+
+
 def test_an_interrupt_waits_for_half_a_step(served: ServedHost) -> None:
     good = served.up().hosts[0].release
     with served.start("up", "--set", SLOW, "--json") as run:

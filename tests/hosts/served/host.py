@@ -131,10 +131,11 @@ class ServedHost:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_STATE_HOME": str(self.state)}
 
-    def start(self, *argv: str) -> Running:
-        """deployctl as a process of its own."""
+    def start(self, *argv: str, signals: str = "default") -> Running:
+        """deployctl as a process of its own. `signals` that would end it are at their default,
+        whatever this test run was started with, or at "ignore", as nohup leaves them."""
         return Running(
-            self.command(*argv),
+            ["env", f"--{signals}-signal=HUP,INT,TERM", *self.command(*argv)],
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
