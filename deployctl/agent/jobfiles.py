@@ -3,7 +3,7 @@
 ::
 
     job.json     what runs: token, label, steps (names of secrets, never their values), limits
-    state.json   who runs it: pid, start, session, boot id; phase; in the end outcome and status
+    state.json   who runs it: pid, start, session, scope, boot id; phase; in the end outcome, status
     log          everything the steps print, in order
     lock         held by the supervisor for as long as it lives: the proof of life
     start.lock   held while a job is being started
@@ -16,7 +16,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from .interface import AgentError
-from .processes import Stat, carrying, session_members
+from .processes import Stat, carrying, group_members, session_members
 from .records import boot_id, read_json, write_json
 
 MARK = "DEPLOYCTL_JOB"
@@ -28,6 +28,7 @@ class JobFiles:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        self.id = os.path.basename(directory)
         self.log = os.path.join(directory, "log")
         self.lock = os.path.join(directory, "lock")
         self.heartbeat = os.path.join(directory, "heartbeat")
@@ -85,14 +86,17 @@ class JobFiles:
 
 
 def members(state: Dict[str, Any]) -> List[Stat]:
-    """Living processes of a job, its supervisor included, by its session and by the mark in their
-    environment, so that a child with a session of its own is found too. A session number that was
-    given to strangers meanwhile does not count: no member of theirs carries the mark."""
+    """Living processes of a job, its supervisor included: by its scope, by its session and by the
+    mark in their environment, so that a child with a session of its own is found too. A session
+    number that was given to strangers meanwhile does not count: no member of theirs carries the
+    mark."""
     if state.get("boot_id") != boot_id():
         return []
     marked = carrying(f"{MARK}={state['token']}")
     session = session_members(state["session"])
     found = {stat.pid: stat for stat in marked}
+    if state.get("scope"):
+        found.update((stat.pid, stat) for stat in group_members(state["scope"]))
     if any(stat.pid in found or stat.pid == state["pid"] for stat in session):
         found.update((stat.pid, stat) for stat in session)
     return list(found.values())

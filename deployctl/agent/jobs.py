@@ -5,18 +5,16 @@ without an outcome (killed, or the machine was started again).
 """
 
 import codecs
-import json
 import os
 import re
-import subprocess
-import threading
 import uuid
 from typing import Any, Dict, List, Optional, Tuple
 
 from .interface import AgentError, Call
 from .jobfiles import JobFiles, members
+from .launching import launch
 from .processes import stop as stop_processes
-from .supervisor import GRACE, agent_program
+from .supervisor import GRACE
 
 JOBS = "@/jobs"
 PIECE = 65536
@@ -44,7 +42,7 @@ def start(
     os.makedirs(files.directory, mode=0o700, exist_ok=True)
     starting = files.take("start.lock")
     try:
-        started = not files.alive()
+        started = not _runs(files)
         if started:
             _end_remains(files)
             files.forget()
@@ -59,7 +57,7 @@ def start(
                     "steps": [_public(step) for step in ready],
                 }
             )
-            _launch(files, {"token": token, "stall": stall, "limit": limit, "steps": ready})
+            launch(call, files, {"token": token, "stall": stall, "limit": limit, "steps": ready})
     finally:
         os.close(starting)
     return dict(state(call, id), started=started)
@@ -67,7 +65,8 @@ def start(
 
 def state(call: Call, id: str) -> Dict[str, Any]:
     """How a job stands: ``{"id", "state", "phase", "rc", "why", "seconds", "steps", "label",
-    "log", "log_size", "members"}``."""
+    "log", "log_size", "members", "scope", "unscoped"}``. `scope` is its control group's unit; where
+    it has none, `unscoped` says why."""
     files = JobFiles.of(call.path(JOBS), id)
     answer, recorded = _standing(files)
     answer["id"] = id
@@ -99,6 +98,8 @@ def _standing(files: JobFiles) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]]
         pid=recorded["pid"],
         start=recorded["start"],
         started_at=recorded["started"],
+        scope=recorded.get("scope"),
+        unscoped=recorded.get("unscoped", ""),
         steps=recorded["steps"],
     )
     if os.path.exists(files.log):
@@ -167,6 +168,11 @@ def _ask_supervisor(recorded: Dict[str, Any], grace: float) -> None:
     stop_processes(supervisor, 2 * GRACE + grace)
 
 
+def _runs(files: JobFiles) -> bool:
+    # A supervisor that has told its outcome lives on for a moment; it is among the remains.
+    return files.alive() and "outcome" not in (files.recorded() or {})
+
+
 def _end_remains(files: JobFiles) -> None:
     recorded = files.recorded()
     if recorded is None:
@@ -174,29 +180,6 @@ def _end_remains(files: JobFiles) -> None:
     left = stop_processes(members(recorded), GRACE).left
     if left:
         raise AgentError("remains", f"processes of the last run do not end: {left}", left)
-
-
-def _launch(files: JobFiles, spec: Dict[str, Any]) -> None:
-    process = subprocess.Popen(
-        [*agent_program(), "supervise", files.directory],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd="/",
-        start_new_session=True,
-    )
-    assert process.stdin and process.stdout and process.stderr
-    with process.stdin as pipe:
-        pipe.write(json.dumps(spec).encode())
-    with process.stdout as pipe:
-        ready = pipe.readline() == b"ready\n"
-    why = b"" if ready else process.stderr.read()
-    process.stderr.close()
-    # Reaps it when it ends before the agent does.
-    threading.Thread(target=process.wait, daemon=True).start()
-    if not ready:
-        tail = why.decode("utf-8", "replace")[-2000:]
-        raise AgentError("not-started", "the job's supervisor did not start", tail)
 
 
 def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:

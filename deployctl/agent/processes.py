@@ -66,6 +66,20 @@ def session_members(session: int) -> List[Stat]:
     return [s for s in everyone() if s.session == session and s.state not in "ZX"]
 
 
+def group_members(unit: str) -> List[Stat]:
+    """Living processes in the control group of a unit of systemd's, or below it."""
+    found = []
+    for stat in everyone():
+        try:
+            with open(f"/proc/{stat.pid}/cgroup", encoding="utf-8", errors="replace") as file:
+                groups = file.read().replace("\n", "/").split("/")
+        except OSError:
+            continue
+        if unit in groups and stat.state not in "ZX":
+            found.append(stat)
+    return found
+
+
 def carrying(mark: str) -> List[Stat]:
     """Living processes with this `NAME=value` in the environment that they were started with."""
     wanted = mark.encode()

@@ -1,8 +1,8 @@
 """Runs a job's steps apart from the agent that started it, and outlives the connection.
 
-Started as ``python AGENT.pyz supervise DIRECTORY`` in a session of its own. The steps arrive on
-standard input, so that secrets never lie on disk; one line on standard output says that the lock
-is held and the state recorded.
+Started as ``python AGENT.pyz supervise DIRECTORY`` in a session and, where systemd can be asked, a
+control group of its own. The steps arrive on standard input, so that secrets never lie on disk; one
+line on standard output says that the lock is held and the state recorded.
 """
 
 import fcntl
@@ -65,6 +65,8 @@ class Supervisor:
             "pid": own.pid,
             "start": own.start,
             "session": os.getsid(0),
+            "scope": spec["scope"],
+            "unscoped": spec["unscoped"],
             "boot_id": boot_id(),
             "started": time.time(),
             "phase": "",

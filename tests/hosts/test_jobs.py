@@ -116,6 +116,15 @@ def test_many_starts_at_once_are_one_job(builder: BuildHost) -> None:
         session.close()
 
 
+def test_what_has_ended_is_not_attached_to(builder: BuildHost) -> None:
+    # The outcome is told a moment before its supervisor is gone.
+    for number in range(10):
+        steps = [shell(f"echo {number} >> runs")]
+        assert builder.session.call("jobs.start", id="again", steps=steps)["started"]
+        assert builder.session.call("jobs.follow", id="again")["state"] == "done"
+    assert (builder.root / "runs").read_text().split() == [str(n) for n in range(10)]
+
+
 def test_agent_killed_job_goes_on(builder: BuildHost) -> None:
     flag = builder.root / "flag"
     flag.touch()
