@@ -50,7 +50,9 @@ class BuildStep(Step):
         if seal is not None:
             return Plan("unchanged", evidence=seal["evidence"]["build"])
         name = environments.describe(build.source, answers.get("source"))
-        return Plan("change", (Change("environment", None, key, f"{name} is not here"),))
+        damage = environments.damage_before(wanted, answers)
+        why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
+        return Plan("change", (Change("environment", None, key, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
         if building.already_built(context):

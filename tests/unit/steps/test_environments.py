@@ -82,6 +82,13 @@ def test_what_was_damaged_is_never_built_over(
     assert damage_before(wanted(), found) == told
 
 
+def test_a_build_after_damage_says_what_was_damaged() -> None:
+    found = {"environments": {key(): None}, "broken": {key(): ["x.py is missing"]}}
+    (change,) = BuildStep().plan(wanted(), answers(releases=found)).changes
+    assert change.new == f"{key()}-2"
+    assert change.why == "the one before was damaged: x.py is missing"
+
+
 def test_how_it_is_built_does_not_name_it() -> None:
     assert key() == key(max_jobs=3, stall="1h", limit="9h", precompiled_index="https://mirror")
 
