@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
 
@@ -19,8 +20,8 @@ LINE = re.compile(r"SpecDecoding metrics: *(?P<fields>.*)$")
 NUMBER = r"(nan|-?\d+(?:\.\d+)?)"
 LENGTH = re.compile(rf"Mean acceptance length: *{NUMBER}", re.IGNORECASE)
 RATE = re.compile(rf"Draft acceptance rate: *{NUMBER} *%", re.IGNORECASE)
-ACCEPTED = re.compile(r"\bAccepted: *(\d+) tokens", re.IGNORECASE)
-DRAFTED = re.compile(r"\bDrafted: *(\d+) tokens", re.IGNORECASE)
+ACCEPTED = re.compile(r"\bAccepted: *(\d{1,15}) tokens", re.IGNORECASE)
+DRAFTED = re.compile(r"\bDrafted: *(\d{1,15}) tokens", re.IGNORECASE)
 POSITIONS = re.compile(
     rf"Per-position acceptance rate: *({NUMBER}(?: *, *{NUMBER})*)", re.IGNORECASE
 )
@@ -127,12 +128,15 @@ def _drafts(
         return 0
     if not rates or length is None or any(rate is None for rate in rates):
         return None
-    fitting = [
-        drafts
-        for drafts in range(math.ceil(drafted / len(rates)), drafted + 1)
-        if _fits(drafts, accepted, length, [rate for rate in rates if rate is not None])
-    ]
-    return fitting[0] if len(fitting) == 1 else None
+    known = [rate for rate in rates if rate is not None]
+    least, most = math.ceil(drafted / len(rates)), drafted
+    if accepted and length > 1:
+        least = max(least, math.floor(accepted / (length - 1 + ROUNDED)))
+        most = min(most, math.ceil(accepted / max(length - 1 - ROUNDED, accepted / drafted)))
+    candidates = range(least, most + 1)
+    fitting = (drafts for drafts in candidates if _fits(drafts, accepted, length, known))
+    found = list(islice(fitting, 2))
+    return found[0] if len(found) == 1 else None
 
 
 def _fits(drafts: int, accepted: int, length: float, rates: list[float]) -> bool:

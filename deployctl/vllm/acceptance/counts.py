@@ -36,8 +36,11 @@ NOTHING = Counts(0, 0, 0)
 
 
 def mean_acceptance_length(counts: Counts) -> float | None:
-    """Tokens per step of the target: 1 + accepted / drafts. None without drafts."""
-    if not counts.drafts:
+    """Tokens per step of the target: 1 + accepted / drafts.
+
+    None without drafts, and for drafts without a token: these are counts of which some are missing.
+    """
+    if not counts.drafts or not counts.draft_tokens:
         return None
     return 1 + counts.accepted_tokens / counts.drafts
 

@@ -84,7 +84,10 @@ def judge(
     """
     confidence = gate.confidence if confidence is None else confidence
     length = mean_acceptance_length(counts) if length is None else length
-    if counts.drafts == 0 or length is None:
+    if counts.drafts and not counts.draft_tokens:
+        partial = f"{counts.drafts} drafts and not one draft token: counters are missing"
+        return Judgement("unknown", (partial,))
+    if counts.drafts == 0 or not counts.draft_tokens:
         return Judgement("no-data", ("no traffic measured: nothing was drafted",))
     interval = ratio_interval(_length_ratios(samples), confidence, seed, 1.0)
     if counts.drafts is not None and counts.drafts < gate.min_drafts:
@@ -98,17 +101,18 @@ def judge(
         reasons = tuple(reason for found, reason in judged if found == verdict)
         if reasons:
             return Judgement(verdict, reasons, interval)
-    return Judgement("pass", _passed(judged, length), interval)
+    said = tuple(reason for _, reason in judged)
+    return Judgement("pass", said or (_without_floor(counts, length),), interval)
 
 
-def _passed(judged: Sequence[tuple[Verdict, str]], length: float) -> tuple[str, ...]:
-    if judged:
-        return tuple(reason for _, reason in judged)
-    return (f"mean acceptance length {length:.2f}; no floor is set",)
+def _without_floor(counts: Counts, length: float | None) -> str:
+    if length is None:
+        return f"acceptance rate {acceptance_rate(counts):.3f}; no floor is set"
+    return f"mean acceptance length {length:.2f}; no floor is set"
 
 
 def _conditions(
-    counts: Counts, samples: Sequence[Counts], gate: Gate, length: float
+    counts: Counts, samples: Sequence[Counts], gate: Gate, length: float | None
 ) -> Iterator[Condition]:
     floor = gate.length_floor
     if floor is not None:
@@ -128,7 +132,10 @@ def _against_floor(
     condition: Condition, sampled: bool, confidence: float, seed: int
 ) -> tuple[Verdict, str]:
     if condition.value is None:
-        return "undecided", f"{condition.what} is unknown: nothing was drafted there"
+        return (
+            "undecided",
+            f"{condition.what} is unknown: not counted, or nothing was drafted there",
+        )
     said = f"{condition.what} {condition.value:.3g}"
     floor = f"the floor of {condition.floor:g}"
     interval = ratio_interval(condition.ratios, confidence, seed, condition.offset)

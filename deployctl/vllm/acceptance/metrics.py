@@ -8,6 +8,7 @@ speculation has none of them.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,10 +24,13 @@ TOKENS, REQUESTS = "vllm:generation_tokens", "vllm:request_success"
 PREFIX_HITS = "vllm:prefix_cache_hits"
 IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
 STARTED = "process_start_time_seconds"
+LAST_POSITION = 4095
+"""Far beyond any drafter's tokens."""
 
 
 class Unreadable(Exception):
-    """The text is not a Prometheus exposition; the message says where it breaks."""
+    """The text is not a Prometheus exposition, or its counters are no counts; the message says
+    where it breaks."""
 
 
 class Restarted(Exception):
@@ -64,7 +68,7 @@ def parse(text: str) -> Counters:
         short = name.removeprefix(PREFIX)
         if name != short and short in positions and "position" in labels:
             at = positions[short]
-            position = int(labels["position"])
+            position = _position(labels["position"])
             at[position] = at.get(position, 0.0) + value
         else:
             sums[name] += value
@@ -84,7 +88,7 @@ def in_flight(text: str) -> int | None:
     """
     lines = [line for line in text.splitlines(keepends=True) if line.startswith(IN_FLIGHT)]
     counts = [value for _, _, value in _samples("".join(lines))]
-    return int(sum(counts)) if counts else None
+    return _count(sum(counts), "vllm:num_requests") if counts else None
 
 
 def difference(before: Counters, after: Counters) -> Counters:
@@ -108,33 +112,45 @@ def difference(before: Counters, after: Counters) -> Counters:
 def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
     try:
         return [
-            (sample.name, sample.labels, sample.value)
+            (sample.name, sample.labels, float(sample.value))
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         ]
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, KeyError, IndexError, OverflowError) as error:
         raise Unreadable(f"not a Prometheus exposition: {error}") from error
 
 
 def _counts(sums: Mapping[str, float], positions: Mapping[str, dict[int, float]]) -> Counts | None:
     if PREFIX + DRAFTS not in sums:
         return None
-    accepted_at, drafted_at = (_row(positions[name]) for name in (ACCEPTED_AT, DRAFTED_AT))
-    return Counts(
-        drafts=int(sums[PREFIX + DRAFTS]),
-        draft_tokens=int(sums.get(PREFIX + DRAFT_TOKENS, 0)),
-        accepted_tokens=int(sums.get(PREFIX + ACCEPTED, 0)),
-        per_position=accepted_at,
-        drafted_per_position=drafted_at or None,
+    drafts, draft_tokens, accepted = (
+        _count(sums.get(PREFIX + name, 0.0), PREFIX + name)
+        for name in (DRAFTS, DRAFT_TOKENS, ACCEPTED)
+    )
+    accepted_at, drafted_at = (_row(positions[name], name) for name in (ACCEPTED_AT, DRAFTED_AT))
+    return Counts(drafts, draft_tokens, accepted, accepted_at, drafted_at or None)
+
+
+def _row(at: Mapping[int, float], name: str) -> tuple[int, ...]:
+    return tuple(
+        _count(at.get(position, 0.0), PREFIX + name) for position in range(max(at, default=-1) + 1)
     )
 
 
-def _row(at: Mapping[int, float]) -> tuple[int, ...]:
-    return tuple(int(at.get(position, 0)) for position in range(max(at, default=-1) + 1))
+def _position(label: str) -> int:
+    if not label.isdecimal() or int(label) > LAST_POSITION:
+        raise Unreadable(f"{label!r} is no position of a draft token")
+    return int(label)
 
 
 def _whole(sums: Mapping[str, float], name: str) -> int | None:
-    return int(sums[name]) if name in sums else None
+    return _count(sums[name], name) if name in sums else None
+
+
+def _count(value: float, name: str) -> int:
+    if not (math.isfinite(value) and value >= 0):
+        raise Unreadable(f"{name} is {value:g}, which is no count")
+    return int(value)
 
 
 def _minus(before: int | None, after: int | None) -> int | None:

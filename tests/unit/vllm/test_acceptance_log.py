@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,20 @@ def test_any_counts_in_any_order_are_read_back(counts: Counts, order: list[int])
 def test_no_line_breaks_the_reading(text: str) -> None:
     read("SpecDecoding metrics: " + text)
     pool(windows([text, "SpecDecoding metrics: Accepted: 3 tokens, Drafted: 9 tokens" + text]))
+
+
+def test_a_busy_servers_window_is_read_at_once() -> None:
+    rates = ", ".join(f"{0.9**place:.3f}" for place in range(15))
+    line = (
+        "SpecDecoding metrics: Mean acceptance length: 8.15, Accepted: 1429000 tokens, "
+        f"Drafted: 3000000 tokens, Per-position acceptance rate: {rates}"
+    )
+    began = time.monotonic()
+    window = read(line)
+    assert window is not None
+    assert window.drafted == 3_000_000
+    assert time.monotonic() - began < 0.1
+
+
+def test_a_number_that_none_can_be_is_no_window() -> None:
+    assert read(f"SpecDecoding metrics: Accepted: {'9' * 5000} tokens, Drafted: 9 tokens") is None

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from deployctl.vllm.acceptance import sequential
-from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
+from deployctl.vllm.acceptance.counts import NOTHING, Counts, mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.judgement import Gate, Verdict, judge
 from tests.unit.vllm.recorded import populations
 
@@ -122,3 +122,19 @@ def test_early_looks_seldom_decide_where_there_is_nothing_to_decide() -> None:
     runs = [requests_until_decided(population, truth, 24, seed) for seed in range(50)]
     early = [found for found, taken in runs if taken < 24]
     assert len(early) <= 3
+
+
+def test_drafts_without_a_draft_token_are_counts_of_which_some_are_missing() -> None:
+    judged = judge(Counts(188, 0, 0), (), Gate(min_length=1.0))
+    assert judged.verdict == "unknown"
+    assert "missing" in judged.reasons[0]
+    assert mean_acceptance_length(Counts(188, 0, 0)) is None
+
+
+def test_a_log_that_tells_tokens_and_no_length_is_judged_by_its_rate() -> None:
+    counts = Counts(None, 190, 30)
+    assert judge(counts, (), Gate()).verdict == "pass"
+    assert judge(counts, (), Gate(min_rate=0.5)).verdict == "fail"
+    judged = judge(counts, (), Gate(min_length=2.0))
+    assert judged.verdict == "undecided"
+    assert "length is unknown" in judged.reasons[0]

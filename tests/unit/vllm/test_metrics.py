@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.metrics import Restarted, Unreadable, difference, parse
+from deployctl.vllm.acceptance.metrics import Restarted, Unreadable, difference, in_flight, parse
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -86,3 +86,36 @@ def test_speculation_that_appears_in_the_middle_is_a_restart() -> None:
 def test_what_is_no_exposition_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
         parse(text)
+
+
+COUNTED = "vllm:spec_decode_num_"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{COUNTED}drafts_total {value}" for value in ("NaN", "+Inf", "-5", "9" * 400)),
+        f'{COUNTED}accepted_tokens_per_pos_total{{position="0"}} NaN',
+        *(
+            f'{COUNTED}accepted_tokens_per_pos_total{{position="{position}"}} 1'
+            for position in ("x", "-1", "1e9", "9" * 12, "")
+        ),
+        "vllm:generation_tokens_total NaN",
+    ],
+)
+def test_what_is_no_count_is_unreadable_and_never_a_number(line: str) -> None:
+    text = reading("metrics/v1_single_engine.prom.txt")
+    name = line.partition(" ")[0].partition("{")[0]
+    others = [one for one in text.splitlines() if not one.startswith(f"{name}{{")]
+    with pytest.raises(Unreadable):
+        parse("\n".join([*others, line, ""]))
+
+
+def test_a_gauge_that_is_no_count_is_unreadable() -> None:
+    with pytest.raises(Unreadable):
+        in_flight('vllm:num_requests_running{engine="0"} NaN\n')
+
+
+def test_counts_with_exponents_and_other_line_ends() -> None:
+    text = reading("metrics/v1_single_engine.prom.txt").replace(" 1000.0", " 1e+03")
+    assert parse(text.replace("\n", "\r\n")).spec == Counts(1000, 3000, 1660, (710, 530, 420))
