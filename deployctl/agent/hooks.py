@@ -18,12 +18,15 @@ def run(
     env: Optional[Dict[str, str]] = None,
 ) -> Dict[str, Any]:
     """Run a command with `text` on its standard input: `rc` (None where it had to be ended),
-    `output` and `errors` (the last 4000 characters). Error `not-found` where there is no such
-    program."""
+    `output` and `errors` (the last 4000 characters). Errors: `not-found` where there is no such
+    program, `not-started` where it is none."""
     program = programs.find(call, argv[0])
     if program is None:
         raise AgentError("not-found", "there is no program %s on this host" % argv[0])
-    answer = programs.ask(call, [program, *argv[1:]], timeout, env, text)
+    try:
+        answer = programs.ask(call, [program, *argv[1:]], timeout, env, text)
+    except OSError as error:
+        raise AgentError("not-started", "%s cannot be started: %s" % (program, error)) from error
     return {
         "rc": answer.status,
         "output": answer.stdout[-KEPT:],

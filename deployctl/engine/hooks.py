@@ -9,8 +9,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal
 
 from deployctl.config.hooks import HookSettings
 from deployctl.config.playbook import Playbook
@@ -23,6 +25,8 @@ RUN = "run"
 """What the last hooks of a playbook stand around, in place of a step."""
 KEPT = 4000
 """Characters of a command's output that a report keeps."""
+KILLED_WITHIN = 1.0
+"""Seconds to wait for a command that was killed; one that hangs in the kernel is left behind."""
 
 Render = Callable[[RunRecord], Mapping[str, Any]]
 Failure = Callable[[str, str], DeployError]
@@ -108,32 +112,46 @@ class Hooks:
 
 
 def _here(hook: HookSettings, text: str, extra: Mapping[str, str]) -> dict[str, Any]:
+    """Run a command on this machine. It is given files, not pipes: what it leaves running in the
+    background would keep those open, and what it prints is not held in memory."""
     program = shutil.which(hook.run[0])
     if program is None:
         return {"rc": 127, "output": "", "errors": f"there is no program {hook.run[0]} here"}
-    child = subprocess.Popen(
-        [program, *hook.run[1:]],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env={**os.environ, **extra},
-        start_new_session=True,
-    )
-    rc: int | None
+    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
+        given.write(text.encode("utf-8"))
+        given.seek(0)
+        try:
+            child = subprocess.Popen(
+                [program, *hook.run[1:]],
+                stdin=given,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, **extra},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return {"rc": 126, "output": "", "errors": f"it cannot be started: {error}"}
+        rc = _ended(child, hook.timeout)
+        return {"rc": rc, "output": _tail(output), "errors": _tail(errors)}
+
+
+def _ended(child: subprocess.Popen[bytes], timeout: float) -> int | None:
+    """The status of a command; None where its time was over and it had to be ended."""
     try:
-        output, errors = child.communicate(text, timeout=hook.timeout)
-        rc = child.returncode
-    except subprocess.TimeoutExpired:
+        return child.wait(timeout)
+    except BaseException as error:
         os.killpg(child.pid, signal.SIGKILL)
-        output, errors = child.communicate()
-        rc = None
-    except BaseException:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(KILLED_WITHIN)
+        if isinstance(error, subprocess.TimeoutExpired):
+            return None
         raise
-    return {"rc": rc, "output": output[-KEPT:], "errors": errors[-KEPT:]}
+
+
+def _tail(file: IO[bytes]) -> str:
+    """The last characters of what was printed."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * KEPT))
+    return file.read(4 * KEPT).decode("utf-8", "replace")[-KEPT:]
 
 
 def _there(

@@ -83,3 +83,28 @@ def test_one_that_hangs_is_ended(served: ServedHost, tmp_path: Path) -> None:
     assert [s.evidence["rc"] for s in ended] == [None, None, 127]
     assert sum(s.seconds for s in ended) < 30
     assert record.outcome == "deployed"
+
+
+def test_what_it_leaves_in_the_background_is_not_waited_for(
+    served: ServedHost, tmp_path: Path
+) -> None:
+    leaves = {"run": ["sh", "-c", "setsid sleep 20 & yes | head -c 9000000"], "timeout": "15s"}
+    record = up(served, tmp_path, {"launch": {"before": [leaves, {**leaves, "where": "host"}]}})
+    ended = [s for s in record.hosts[0].steps if s.step == "launch-before"]
+    assert [s.evidence["rc"] for s in ended] == [0, 0]
+    assert max(s.seconds for s in ended) < 10
+    assert all(0 < len(s.evidence["output"]) <= 4000 for s in ended)
+
+
+def test_one_that_is_no_program_leads_back(served: ServedHost, tmp_path: Path) -> None:
+    good = up(served, tmp_path, {}).hosts[0].release
+    script = tmp_path / "hook"
+    script.write_bytes(b"\0no program")
+    script.chmod(0o755)
+    for where in ("here", "host"):
+        hook = {"run": [str(script)], "where": where}
+        failed = up(served, tmp_path, {"launch": {"before": [hook]}}, "serve.env.WHICH=other")
+        error = failed.hosts[0].error
+        assert failed.outcome == "rolled-back" and error is not None
+        assert "cannot be started" in error.why
+        assert (served.unit()["release"], served.unit()["state"]) == (good, "running")
