@@ -12,7 +12,7 @@ from deployctl.config.layers import merge
 from deployctl.config.origins import Origin
 from deployctl.config.problems import Problem
 from deployctl.config.profile import Profile
-from deployctl.config.search import SINGULAR, SUFFIXES, Kind, Search, is_file, is_path
+from deployctl.config.search import SINGULAR, SUFFIXES, Kind, Search, expanded, is_file, is_path
 from deployctl.config.suggest import did_you_mean
 from deployctl.config.yamltext import read
 
@@ -124,7 +124,7 @@ class Assembly:
     def _candidates(self, kind: Kind, reference: str, folder: Path) -> Iterator[Path]:
         """The files that a name or path in a file of `folder` may stand for, best first."""
         if is_path(reference):
-            path = Path(os.path.normpath(folder / Path(reference).expanduser()))
+            path = Path(os.path.normpath(folder / expanded(reference)))
             if is_file(path):
                 yield path
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -29,6 +30,13 @@ class Settings(BaseModel):
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
 
+def named_as_variables(section: str, names: Iterable[str]) -> None:
+    """Raise for a name that no variable of an environment can have."""
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise misfit((section, name), "a variable's name has letters, digits and '_' alone")
+
+
 def misfit(at: tuple[str, ...], message: str) -> PydanticCustomError:
     """A section's keys do not fit together; the error points at the key path `at` below it."""
     return PydanticCustomError("misfit", "{message}", {"message": message, "at": at})
@@ -47,14 +55,17 @@ def seconds(value: Any) -> Any:
     return value
 
 
+LONGEST = 20 * 86400
+"""Seconds; what waits for something can wait for 24 days at most (milliseconds in an int)."""
+
 Duration = Annotated[
     float,
     BeforeValidator(seconds),
-    Field(ge=0),
+    Field(ge=0, le=LONGEST),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "minimum": 0},
+                {"type": "number", "minimum": 0, "maximum": LONGEST},
                 {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d)\s*)+$"},
             ]
         }

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from deployctl.config.base import Duration, Settings, misfit
+from deployctl.config.base import Duration, Settings, misfit, named_as_variables
 from deployctl.config.secrets import exposed, has_password
 
 UPSTREAM = "https://github.com/vllm-project/vllm.git"
@@ -95,6 +95,7 @@ class BuildSettings(Settings):
     def _base_for_in_place(self) -> Self:
         if (self.environment == "in-place") != (self.base is not None):
             raise ValueError("environment: in-place and base: belong together")
+        named_as_variables("env", self.env)
         for name in exposed(self.env):
             raise misfit(("env", name), "a secret does not belong in a profile")
         return self

@@ -30,7 +30,7 @@ class SmokeCheck(Settings):
         for pattern in patterns:
             try:
                 re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
         return patterns
 
@@ -42,7 +42,7 @@ class SmokeRequest(Settings):
     prompt: str | None = None
     prompt_tokens: int | None = Field(default=None, ge=1)
     """Lengthen the prompt with filler to about this many tokens (longer than a window)."""
-    messages: list[dict[str, Any]] | None = None
+    messages: list[dict[str, Any]] | None = Field(default=None, min_length=1)
     tools: list[dict[str, Any]] | None = None
     max_tokens: int = Field(default=4000, ge=1)
     temperature: float = Field(default=0.0, ge=0)
@@ -58,6 +58,8 @@ class SmokeRequest(Settings):
     def _one_question(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("give either prompt or messages")
+        if "messages" in self.extra:
+            raise misfit(("extra", "messages"), "say it once, as messages")
         if self.check.max_ttft is not None and not self.stream:
             raise misfit(
                 ("check", "max_ttft"), "the first token is seen in a stream only: stream: true"

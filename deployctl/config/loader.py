@@ -126,7 +126,7 @@ def _overridden(tree: Value, wanted: Sequence[overrides.Override], assembly: Ass
 
 def _validated(model: type[Model], tree: Value, assembly: Assembly, what: str) -> Model:
     """The model of a tree; raises `ConfigError` with the assembly's problems and the schema's."""
-    found = list(assembly.problems)
+    found = [*assembly.problems, *references.endless_numbers(tree)]
     try:
         result = model.model_validate(tree.plain())
     except ValidationError as error:

@@ -121,7 +121,7 @@ def _place(tree: Value | None, override: Override, depth: int, schema: Any) -> V
     tokens = override.tokens[depth:]
     if not tokens:
         return replace(override.value, key=override.origin)
-    if item(schema) is not None and (tokens[0].isdigit() or section(schema) is None):
+    if item(schema) is not None and (tokens[0].isdecimal() or section(schema) is None):
         return _in_list(tree, override, depth, schema)
     if section(schema) is None and entry(schema) is None:
         raise UnknownPath(f"{override.path(depth)} is a plain value, nothing lies below it")
@@ -179,7 +179,7 @@ def _unknown(override: Override, depth: int, known: Sequence[str]) -> str:
 def _in_list(tree: Value | None, override: Override, depth: int, schema: Any) -> Value:
     token = override.tokens[depth]
     items = list(tree.items) if tree is not None else []
-    if not token.isdigit() or int(token) >= len(items):
+    if not token.isdecimal() or int(token) >= len(items):
         where = override.path(depth)
         has = f"items 0 to {len(items) - 1}" if items else "no items"
         raise UnknownPath(f"{where} is a list with {has}; {token} is not one of them")

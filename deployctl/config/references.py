@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from deployctl.config.document import Value
 from deployctl.config.problems import KeyPath, Problem, dotted
-from deployctl.config.search import Search, is_file, is_path
+from deployctl.config.search import Search, expanded, is_file, is_path
 from deployctl.config.shipped import bundled_models
 from deployctl.config.suggest import did_you_mean
 from deployctl.vllm.asking.prompt_sets import SHIPPED
@@ -28,6 +29,16 @@ def problems(tree: Value, search: Search) -> Iterator[Problem]:
     yield from _unless_known(tree, ("playbook",), playbooks, "playbook")
 
 
+def endless_numbers(value: Value, path: KeyPath = ()) -> Iterator[Problem]:
+    """Numbers that no JSON can carry, wherever they stand: infinities, and what is no number."""
+    for name, child in value.entries.items():
+        yield from endless_numbers(child, (*path, name))
+    for index, child in enumerate(value.items):
+        yield from endless_numbers(child, (*path, index))
+    if isinstance(value.content, float) and not math.isfinite(value.content):
+        yield Problem(value.origin, dotted(path), f"should be a finite number, not {value.content}")
+
+
 def with_files(tree: Value) -> Value:
     """A profile whose file of prompts is absolute: a path counts from the file that gives it."""
     acceptance, prompts = tree.at(("acceptance",)), tree.at(("acceptance", "prompts"))
@@ -35,7 +46,7 @@ def with_files(tree: Value) -> Value:
         return tree
     if prompts.content in SHIPPED or prompts.origin.layer != "file":
         return tree
-    path = Path(prompts.origin.source).absolute().parent / Path(prompts.content).expanduser()
+    path = Path(prompts.origin.source).absolute().parent / expanded(prompts.content)
     resolved = replace(prompts, content=os.path.normpath(path))
     return tree.with_entry("acceptance", acceptance.with_entry("prompts", resolved))
 

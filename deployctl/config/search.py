@@ -72,7 +72,7 @@ class Search:
         """
         word = SINGULAR[kind]
         if is_path(name_or_path):
-            path = Path(name_or_path).expanduser()
+            path = expanded(name_or_path)
             if is_file(path):
                 return Found(path.stem, path, "path")
             raise UsageError(
@@ -109,6 +109,14 @@ def default_search(working_directory: Path | None = None) -> Search:
 def is_path(name_or_path: str) -> bool:
     """Whether this is a file's path, not a name to look up."""
     return "/" in name_or_path or name_or_path.endswith(SUFFIXES)
+
+
+def expanded(path: str) -> Path:
+    """A path with a home directory in place of `~`, where there is such a home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def is_file(path: Path) -> bool:

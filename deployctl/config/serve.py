@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from deployctl.config.base import Duration, Settings, misfit
+from deployctl.config.base import Duration, Settings, misfit, named_as_variables
 from deployctl.config.secrets import exposed
 
 Argument = str | int | float | bool | list[str] | None
@@ -83,12 +84,16 @@ class ServeSettings(Settings):
             if "_" in option:
                 dashed = option.replace("_", "-")
                 raise misfit(("args", name), f"write it with dashes: {dashed}")
+            if not re.fullmatch(r"[A-Za-z0-9][^\s=]*", name):
+                raise misfit(("args", name), "an option's name has no space and no '='")
             if bare in _OWN_SETTING:
                 raise misfit(("args", name), f"say it as {_OWN_SETTING[bare]}")
         return self
 
     @model_validator(mode="after")
-    def _no_secret_in_sight(self) -> Self:
+    def _variables(self) -> Self:
+        named_as_variables("env", self.env)
+        named_as_variables("secrets", self.secrets)
         for name in exposed(self.env):
             raise misfit(
                 ("env", name),

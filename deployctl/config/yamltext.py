@@ -2,8 +2,8 @@
 
 Scalars are read by YAML 1.2's core schema (https://yaml.org/spec/1.2.2/#103-core-schema), not by
 PyYAML's 1.1: `on`, `22:22` and `2026-11-30` are text, and `1e7` is a number. Keys are text as
-written. Refused, each with its position: a key given twice, a tag, a second document, an alias
-inside its own anchor.
+written. Refused, each with its position: a key given twice, YAML 1.1's merge key `<<`, a tag, a
+second document, an alias inside its own anchor, U+0000 and a number without end.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from deployctl.config.document import Value, display
 from deployctl.config.origins import Origin
 from deployctl.config.problems import Problem, invalid
 
+_LONGEST_NUMBER = 400
 _MOST_VALUES = 100_000
 """Far beyond any profile; reached only by aliases that multiply each other."""
 
@@ -159,7 +160,7 @@ class _Reader:
             items = tuple(self.value(item, None, below) for item in node.value)
             return Value(items, origin, key)
         if isinstance(node, yaml.ScalarNode) and node.tag in _CONSTRUCT:
-            content = _CONSTRUCT[node.tag](node.value)
+            content = self._scalar(node, origin)
             if isinstance(content, str):
                 content = self._whole(content, origin)
             return Value(content, origin, key, text=None if node.style else node.value)
@@ -174,6 +175,10 @@ class _Reader:
                 self._problems.append(Problem(at, "", "a key must be plain text"))
                 continue
             name = self._whole(str(key.value), at)
+            if name == "<<" and not key.style:
+                said = "YAML 1.2 has no merge key; write the values out, or use extends"
+                self._problems.append(Problem(at, name, said))
+                continue
             if name in entries:
                 first = entries[name].key
                 self._problems.append(Problem(at, name, f"given twice; first at {first}"))
@@ -181,8 +186,22 @@ class _Reader:
             entries[name] = self.value(item, at, above)
         return entries
 
+    def _scalar(self, node: yaml.ScalarNode, origin: Origin) -> Any:
+        if node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
+            self._problems.append(Problem(origin, "", "a number of so many digits is none"))
+            return None
+        try:
+            return _CONSTRUCT[node.tag](node.value)
+        except ValueError:
+            kind = node.tag.rpartition(":")[2]
+            self._problems.append(Problem(origin, "", f"{node.value[:40]!r} is no {kind}"))
+            return None
+
     def _whole(self, text: str, origin: Origin) -> str:
         """Text whose characters beyond U+FFFF were escaped as two halves, as JSON has them."""
+        if "\0" in text:
+            self._problems.append(Problem(origin, "", "the character U+0000 is not allowed"))
+            return ""
         try:
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
@@ -200,8 +219,9 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+_TEXT = "tag:yaml.org,2002:str"
 _CONSTRUCT: dict[str, Any] = {
-    "tag:yaml.org,2002:str": str,
+    _TEXT: str,
     "tag:yaml.org,2002:null": lambda text: None,
     "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
     "tag:yaml.org,2002:int": _integer,

@@ -37,6 +37,14 @@ class Malformed(Exception):
     """The JSON is not an answer; the message says what is missing."""
 
 
+def decoded(data: str | bytes) -> Any:
+    """JSON; raises ValueError for what is none, or is nested beyond reason."""
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
 def read(document: Any, seconds: float) -> Answer:
     """An answer from a chat or text completion's JSON; raises `Malformed`."""
     choice = _choice(document)
@@ -77,15 +85,18 @@ class Assembly:
         if data.strip() == "[DONE]":
             self.done = True
             return
-        document = json.loads(data)
+        document = decoded(data)
         if not isinstance(document, Mapping):
             raise Malformed("an event of the stream is not an object")
-        if "error" in document:
+        if document.get("error") is not None:
             raise Malformed(f"the server ended the stream with an error: {document['error']}")
         for key in ("model", "usage", "metrics"):
             if document.get(key) is not None:
                 self._seen[key] = document[key]
-        for choice in document.get("choices") or ():
+        choices = document.get("choices") or []
+        if not isinstance(choices, list):
+            raise Malformed("the choices of an event are no list")
+        for choice in choices:
             self._add_choice(choice, at)
 
     def answer(self, seconds: float) -> Answer:
@@ -115,7 +126,8 @@ class Assembly:
         if not isinstance(delta, Mapping):
             delta = {"content": choice.get("text")}
         content, reasoning = _text(delta.get("content")), _reasoning(delta)
-        calls = delta.get("tool_calls") or ()
+        calls = delta.get("tool_calls")
+        calls = calls if isinstance(calls, list) else []
         if (content or reasoning or calls) and self._first is None:
             self._first = at
         self._content.append(content or "")
@@ -123,7 +135,8 @@ class Assembly:
         for call in calls:
             name = _tool_name(call)
             if name:
-                self._tools[int(call.get("index", len(self._tools)))] = name
+                index = call.get("index")
+                self._tools[index if isinstance(index, int) else len(self._tools)] = name
         self._finish = _text(choice.get("finish_reason")) or self._finish
 
 
@@ -183,5 +196,5 @@ def _speculation(document: Mapping[str, Any]) -> Counts | None:
             accepted_tokens=int(found["num_accepted_draft_tokens"]),
             per_position=tuple(sum(histogram[j:]) for j in range(1, len(histogram))),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -8,18 +8,17 @@ once. Nothing is retried: how often a server refuses is something to know.
 from __future__ import annotations
 
 import asyncio
-import json
-import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
-from deployctl.vllm.asking.answers import Answer, Assembly, Malformed, read
+from deployctl.vllm.asking import address
+from deployctl.vllm.asking.answers import Answer, Assembly, Malformed, decoded, read
+from deployctl.vllm.asking.event_stream import EventStream
 from deployctl.vllm.asking.outcome import RequestFailed as RequestFailed
 from deployctl.vllm.asking.outcome import kind_of, translated
 
@@ -59,6 +58,7 @@ class Client:
     """Talks to one server. `base_url` may end in /v1 or not.
 
     `ca_file` is a certificate authority's file for a server with a certificate of its own.
+    Raises `UsageError` for a URL, a key or a file that cannot be used.
     """
 
     def __init__(
@@ -69,12 +69,15 @@ class Client:
         limits: Limits = Limits(),
     ) -> None:
         self.base_url = base_url.rstrip("/").removesuffix("/v1")
+        host = address.host_of(self.base_url)
+        tls = address.tls(ca_file) if ca_file else True
         self._limits = limits
         self._runner = asyncio.Runner()
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            verify=_tls(ca_file) if ca_file else True,
-            trust_env=not _loopback(self.base_url),
+            headers=address.authorization(api_key) if api_key else {},
+            verify=tls,
+            # A proxy of the environment must not be used for this machine.
+            trust_env=host not in ("127.0.0.1", "localhost", "::1"),
             timeout=httpx.Timeout(None, connect=limits.connect),
         )
 
@@ -105,9 +108,9 @@ class Client:
         if not isinstance(data, list):
             raise RequestFailed("bad-answer", "/v1/models: no list of models")
         return [
-            Served(str(one["id"]), _length(one.get("max_model_len")))
+            Served(one["id"], _length(one.get("max_model_len")))
             for one in data
-            if isinstance(one, Mapping) and "id" in one
+            if isinstance(one, Mapping) and isinstance(one.get("id"), str)
         ]
 
     def version(self, timeout: float = 10.0) -> str | None:
@@ -118,7 +121,8 @@ class Client:
             if error.kind == "http":
                 return None
             raise
-        return str(document["version"]) if "version" in document else None
+        version = document.get("version") if isinstance(document, Mapping) else None
+        return version if isinstance(version, str) else None
 
     def metrics(self, timeout: float = 10.0) -> str:
         """The text of /metrics; raises `RequestFailed`."""
@@ -130,7 +134,7 @@ class Client:
         """How many tokens a conversation has for the server; None where it has no /tokenize."""
         body = {"model": model, "messages": [dict(message) for message in messages]}
         try:
-            document = json.loads(self._runner.run(self._fetch("POST", "/tokenize", timeout, body)))
+            document = decoded(self._runner.run(self._fetch("POST", "/tokenize", timeout, body)))
         except (RequestFailed, ValueError):
             return None
         count = document.get("count") if isinstance(document, Mapping) else None
@@ -180,16 +184,15 @@ class Client:
                     return await self._streamed(response, began)
                 data = await self._whole(response)
         try:
-            return read(json.loads(data), time.monotonic() - began)
+            return read(decoded(data), time.monotonic() - began)
         except (ValueError, Malformed) as error:
             raise RequestFailed("bad-answer", f"not an answer: {error}") from error
 
     async def _streamed(self, response: httpx.Response, began: float) -> Answer:
         assembly = Assembly()
         try:
-            async for line in self._lines(response):
-                if line.startswith("data:"):
-                    assembly.add(line.removeprefix("data:").strip(), time.monotonic() - began)
+            async for event in self._events(response):
+                assembly.add(event, time.monotonic() - began)
                 if assembly.done:
                     break
         except (ValueError, Malformed) as error:
@@ -198,16 +201,16 @@ class Client:
             raise RequestFailed("early-close", "the stream ended before the answer was complete")
         return assembly.answer(time.monotonic() - began)
 
-    async def _lines(self, response: httpx.Response) -> AsyncIterator[str]:
-        """Lines of a stream, bounded in silence between two pieces and in size altogether."""
+    async def _events(self, response: httpx.Response) -> AsyncIterator[str]:
+        """Events of a stream, bounded in silence between two pieces and in size altogether."""
         pieces = response.aiter_bytes().__aiter__()
-        rest, size = b"", 0
+        events, size = EventStream(), 0
         while True:
             try:
                 async with asyncio.timeout(self._limits.silence):
                     piece = await anext(pieces)
             except StopAsyncIteration:
-                return
+                break
             except TimeoutError:
                 silence = f"{self._limits.silence:g} s"
                 raise RequestFailed(
@@ -215,9 +218,10 @@ class Client:
                 ) from None
             size += len(piece)
             self._check_size(size)
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield line.decode("utf-8", "replace").rstrip("\r")
+            for event in events.feed(piece):
+                yield event
+        for event in events.end():
+            yield event
 
     async def _fetch(
         self, method: str, path: str, timeout: float, body: Mapping[str, Any] | None = None
@@ -234,7 +238,7 @@ class Client:
 
     def _json(self, path: str, timeout: float) -> Any:
         try:
-            return json.loads(self._runner.run(self._fetch("GET", path, timeout)))
+            return decoded(self._runner.run(self._fetch("GET", path, timeout)))
         except ValueError as error:
             raise RequestFailed("bad-answer", f"{path}: not JSON: {error}") from error
 
@@ -268,14 +272,5 @@ def _words(body: bytes) -> str:
     return " ".join(text.split())[:500]
 
 
-def _loopback(url: str) -> bool:
-    """Whether an URL leads to this machine, where a proxy of the environment must not be used."""
-    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
-
-
-def _tls(ca_file: str) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=ca_file)
-
-
 def _length(value: Any) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None
+    return value if type(value) is int and value > 0 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,6 +16,8 @@ from deployctl.errors import ConfigError
 
 HUB = "hub:"
 SHIPPED = ("code", "math", "chat", "long-context")
+LONGEST_FILLER = 2_000_000
+"""Tokens; more than any context holds."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,13 @@ def load(name: str) -> PromptSet:
         )
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ConfigError(f"prompt set {name} cannot be read", str(error)) from error
     if ".jsonl" in path.suffixes:
         prompts = _json_lines(name, text)
     else:
-        prompts = tuple(Prompt(line.strip()) for line in text.splitlines() if line.strip())
+        prompts = tuple(Prompt(line.strip()) for line in text.split("\n") if line.strip())
     if not prompts:
         raise ConfigError(f"prompt set {name} is empty")
     return PromptSet(name, prompts)
@@ -96,12 +99,12 @@ def _from_hub(name: str) -> Path:
 
 def _json_lines(name: str, text: str) -> tuple[Prompt, ...]:
     prompts = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             prompts.append(_prompt(json.loads(line)))
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise ConfigError(
                 f"{name}:{number}: not a prompt",
                 f"{type(error).__name__}: {error}",
@@ -112,10 +115,22 @@ def _json_lines(name: str, text: str) -> tuple[Prompt, ...]:
 
 def _prompt(row: Mapping[str, Any]) -> Prompt:
     if "turns" in row:
-        return Prompt(str(row["turns"][0]))
+        turns = row["turns"]
+        return Prompt(_text(turns[0] if isinstance(turns, list) else turns))
     if "question" in row:
-        return Prompt(str(row["question"]))
-    prompt = str(row["prompt"])
+        return Prompt(_text(row["question"]))
+    prompt = _text(row["prompt"])
     if "task_id" in row:
         return Prompt(f"Complete this Python function.\n\n```python\n{prompt}```")
-    return Prompt(prompt, int(row.get("filler_tokens", 0)))
+    filler = row.get("filler_tokens", 0)
+    if type(filler) is not int or not 0 <= filler <= LONGEST_FILLER:
+        raise ValueError(f"filler_tokens is {filler}, not a whole number up to {LONGEST_FILLER}")
+    return Prompt(prompt, filler)
+
+
+def _text(value: Any) -> str:
+    """A question as it can be sent; ValueError for what is no text or has half a character."""
+    if not isinstance(value, str):
+        raise ValueError(f"{json.dumps(value)[:60]} is no text")
+    value.encode()
+    return value

@@ -177,7 +177,7 @@ def _json_problem(text: str) -> str | None:
     fenced = FENCE.search(text)
     try:
         json.loads(fenced.group(2) if fenced else text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return str(error)
     return None
 

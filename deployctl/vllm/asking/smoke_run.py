@@ -62,11 +62,14 @@ def _fitted(client: Client, window: ContextWindow, asked: Asked) -> tuple[Asked,
     """The request with a prompt as long as meant and an answer that fits; and what was changed."""
     body, expected = dict(asked.body), asked.expected
     if asked.prompt_tokens is not None:
-        *before, last = body["messages"]
-        text = window.lengthened(str(last["content"]), asked.prompt_tokens)
-        body["messages"] = [*before, {**last, "content": text}]
         expected = replace(expected, prompt_tokens=asked.prompt_tokens)
-    wanted = int(body["max_tokens"])
+        *before, last = body["messages"]
+        if isinstance(last.get("content"), str):
+            text = window.lengthened(last["content"], asked.prompt_tokens)
+            body["messages"] = [*before, {**last, "content": text}]
+    wanted = body["max_tokens"]
+    if not isinstance(wanted, int):
+        return replace(asked, body=body, expected=expected), ""
     body["max_tokens"] = window.room(client, body["messages"], wanted)
     note = ""
     if body["max_tokens"] < wanted:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from deployctl.errors import UsageError
 from deployctl.vllm.asking import requests
-from deployctl.vllm.asking.client import Client, Limits, Request, RequestFailed
+from deployctl.vllm.asking.client import Client, Limits, Request, RequestFailed, Served
 from tests.unit.vllm.loopback import Behaviour, events, respond, serving, stream, until_closed
 
 LIMITS = Limits(connect=1.0, silence=0.3, size=64 * 1024)
@@ -255,3 +256,69 @@ def test_the_environments_proxy_is_not_used_for_loopback(monkeypatch: pytest.Mon
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     with serving(respond("200 OK", ANSWER)) as url, Client(url) as client:
         assert client.send(asked()).content == "OK"
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [3, "abc", [3], [{"delta": {"tool_calls": 3}}], [{"delta": {"tool_calls": [{"index": None}]}}]],
+)
+def test_events_of_another_shape_never_crash(choices: object) -> None:
+    with serving(stream(*events({"choices": choices}, *EVENTS))) as url, Client(url) as client:
+        try:
+            assert client.send(asked(streaming=True)).content == "OK"
+        except RequestFailed as error:
+            assert error.kind == "bad-answer"
+
+
+def test_no_error_is_none() -> None:
+    silent = {"error": None, "choices": []}
+    with serving(stream(*events(silent, *EVENTS))) as url, Client(url) as client:
+        assert client.send(asked(streaming=True)).content == "OK"
+
+
+def test_json_that_is_nested_beyond_reason() -> None:
+    deep = b"[" * 50_000
+    assert failure(respond("200 OK", deep)).kind == "bad-answer"
+    assert failure(stream(b"data: " + deep + b"\n\n"), streaming=True).kind == "bad-answer"
+
+
+@pytest.mark.parametrize("body", [b"3", b"null", b"[]", b'"version"', b'{"version": null}'])
+def test_a_version_of_another_shape_is_none(body: bytes) -> None:
+    with serving(respond("200 OK", body)) as url, Client(url) as client:
+        assert client.version() is None
+
+
+def test_models_of_another_shape_are_none() -> None:
+    body = b'{"data": [3, {"id": null}, {"id": "m", "max_model_len": true}]}'
+    with serving(respond("200 OK", body)) as url, Client(url) as client:
+        assert client.served() == [Served("m", None)]
+
+
+def test_a_count_of_a_request_that_is_no_count_is_none() -> None:
+    made = {"acceptance_histogram": [1, 1e999], "num_spec_steps": 2}
+    body = json.dumps({**json.loads(ANSWER), "metrics": {"speculative_decoding": made}}).encode()
+    with serving(respond("200 OK", body)) as url, Client(url) as client:
+        assert client.send(asked()).speculation is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["foo", "", "http://", "ftp://a", "http://[::1", "http://a:99999", "http://a:0", "http://a:b"],
+)
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(UsageError, match="no server's URL"):
+        Client(url)
+
+
+@pytest.mark.parametrize("key", ["a\nb", "schl\u00fcssel"])
+def test_a_key_that_no_header_can_carry_is_not_shown(key: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Client("http://127.0.0.1:1", key)
+    assert key not in f"{refused.value.what}{refused.value.why}{refused.value.next}"
+
+
+@pytest.mark.parametrize("name", ["none", "empty"])
+def test_a_file_that_is_no_authority(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(UsageError, match="certificate authority"):
+        Client("https://127.0.0.1:1", ca_file=str(tmp_path / name))

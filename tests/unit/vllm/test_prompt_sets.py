@@ -118,3 +118,30 @@ def test_a_hub_that_does_not_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("HF_ENDPOINT", url)
         with pytest.raises(ConfigError, match="cannot be downloaded"):
             load("hub:openai/none/test.jsonl")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"prompt": null}',
+        '{"question": ["x"]}',
+        '{"turns": [null]}',
+        '{"turns": []}',
+        '{"prompt": "\\ud800"}',
+        '{"prompt": "x", "filler_tokens": 1e999}',
+        '{"prompt": "x", "filler_tokens": 1000000000000}',
+        '{"prompt": "x", "filler_tokens": -1}',
+        "[" * 50_000,
+    ],
+)
+def test_what_cannot_be_asked_is_told_with_its_line(tmp_path: Path, row: str) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"prompt": "x"}\n' + row)
+    with pytest.raises(ConfigError, match=":2: not a prompt"):
+        load(str(file))
+
+
+def test_a_byte_order_mark_and_line_separators_within_a_prompt(tmp_path: Path) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_bytes('\ufeff{"prompt": "a\u2028b"}\r\n{"prompt": "c\x85d"}'.encode())
+    assert [prompt.text for prompt in load(str(file)).prompts] == ["a\u2028b", "c\x85d"]

@@ -153,3 +153,7 @@ def test_speed_leaves_out_the_time_to_the_first_token() -> None:
     assert tokens_per_second(answer()) == 10.0
     assert tokens_per_second(answer(first_token=1.0, completion_tokens=21)) == 20.0
     assert tokens_per_second(answer(completion_tokens=None)) is None
+
+
+def test_json_that_is_nested_beyond_reason_is_wrong() -> None:
+    assert check(answer(content="[" * 50_000), Expectation(json_valid=True)).verdict == "wrong"
