@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import jobs, units
 from .interface import AgentError, Call
@@ -13,6 +13,11 @@ from .marks import PREPARED
 from .releases import profiles
 
 KINDS = ("environments", "jobs", "models", "wheels")
+ASIDE = ".removing."
+"""Begins the name of what is being removed; an agent that died over it leaves it behind."""
+
+Inode = Tuple[int, int]
+"""device and inode"""
 
 
 def inventory(call: Call) -> Dict[str, Any]:
@@ -21,7 +26,7 @@ def inventory(call: Call) -> Dict[str, Any]:
     `models`, `mentions`, `bytes`); `environments`,
     `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
     first) and, for a job, `state`."""
-    seen: Dict[int, bool] = {}
+    seen: Dict[Inode, bool] = {}
     found: Dict[str, Any] = {"profiles": {}}
     for name in profiles(call):
         found["profiles"][name] = _profile(call, name, seen)
@@ -31,11 +36,15 @@ def inventory(call: Call) -> Dict[str, Any]:
             for entry, path in _entries(os.path.join(call.root, kind))
         }
     for name in found["jobs"]:
-        found["jobs"][name]["state"] = jobs.state(call, name)["state"]
+        found["jobs"][name]["state"] = _job_state(call, name)
     return found
 
 
-def _profile(call: Call, name: str, seen: Dict[int, bool]) -> Dict[str, Any]:
+def _job_state(call: Call, name: str) -> str:
+    return "none" if name.startswith(ASIDE) else str(jobs.state(call, name)["state"])
+
+
+def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
     home = os.path.join(call.root, "profiles", name)
     unit = units.state(call, name)
     alive = unit["state"] in ("starting", "running") or bool(unit["members"])
@@ -50,7 +59,10 @@ def _profile(call: Call, name: str, seen: Dict[int, bool]) -> Dict[str, Any]:
     }
 
 
-def _release(path: str, seen: Dict[int, bool]) -> Dict[str, Any]:
+def _release(path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+    if os.path.basename(path).startswith(ASIDE):
+        nothing = {"sealed": None, "prepared": None, "environment": None}
+        return dict(nothing, models=[], mentions=[], bytes=_bytes(path, seen))
     environment = _target(os.path.join(path, "environment"))
     seal = os.path.join(path, "environment", "seal.json")
     notes = [os.path.join(path, "manifest.json"), os.path.join(path, PREPARED), seal]
@@ -76,8 +88,12 @@ def _time(path: str) -> Optional[float]:
 def _json(path: str) -> Any:
     if not os.path.exists(path):
         return None
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except ValueError as error:
+        said = "%s is damaged: what it refers to is not known: %s; deployctl up writes it anew"
+        raise AgentError("damaged", said % (path, error)) from error
 
 
 def _models(release: str) -> List[str]:
@@ -107,7 +123,7 @@ def _entries(folder: str) -> List[Any]:
     return sorted((e.name, e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False))
 
 
-def _bytes(path: str, seen: Dict[int, bool]) -> int:
+def _bytes(path: str, seen: Dict[Inode, bool]) -> int:
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -115,8 +131,9 @@ def _bytes(path: str, seen: Dict[int, bool]) -> int:
                 status = os.lstat(os.path.join(folder, name))
             except FileNotFoundError:
                 continue
-            if status.st_ino not in seen:
-                seen[status.st_ino] = True
+            inode = (status.st_dev, status.st_ino)
+            if inode not in seen:
+                seen[inode] = True
                 total += status.st_blocks * 512
     return total
 
@@ -131,15 +148,17 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any
         _refuse_release(call, profile, name)
         path = os.path.join(call.root, "profiles", profile, "releases", name)
     elif kind in KINDS:
-        if kind == "jobs" and jobs.state(call, name)["state"] == "running":
+        if kind == "jobs" and _job_state(call, name) == "running":
             raise AgentError("in-use", "job %s runs" % name)
         path = os.path.join(call.root, kind, name)
     else:
         raise AgentError("bad-arguments", "%s is not kept here" % kind)
     if os.path.basename(path) != name or name in (".", ".."):
         raise AgentError("bad-arguments", "%r is no name" % name)
-    aside = os.path.join(os.path.dirname(path), ".removing.%s" % name)
-    if os.path.isdir(path):
+    aside = os.path.join(os.path.dirname(path), ASIDE + name.replace(ASIDE, ""))
+    if path != aside and os.path.isdir(path):
+        if os.path.isdir(aside):
+            shutil.rmtree(aside)
         os.rename(path, aside)
     if os.path.isdir(aside):
         shutil.rmtree(aside)

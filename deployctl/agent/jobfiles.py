@@ -89,7 +89,7 @@ def members(state: Dict[str, Any]) -> List[Stat]:
     """Living processes of a job, its supervisor included: by its scope, by its session and by the
     mark in their environment, so that a child with a session of its own is found too. A session
     number that was given to strangers meanwhile does not count: no member of theirs carries the
-    mark."""
+    mark, and whoever has the supervisor's number started at another time."""
     if state.get("boot_id") != boot_id():
         return []
     marked = carrying(f"{MARK}={state['token']}")
@@ -97,6 +97,7 @@ def members(state: Dict[str, Any]) -> List[Stat]:
     found = {stat.pid: stat for stat in marked}
     if state.get("scope"):
         found.update((stat.pid, stat) for stat in group_members(state["scope"]))
-    if any(stat.pid in found or stat.pid == state["pid"] for stat in session):
+    supervisor = (state["pid"], state["start"])
+    if any(stat.pid in found or (stat.pid, stat.start) == supervisor for stat in session):
         found.update((stat.pid, stat) for stat in session)
     return list(found.values())

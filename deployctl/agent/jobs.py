@@ -118,7 +118,8 @@ def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
         if now.get("phase", "") != phase:
             phase = now["phase"]
             call.emit({"phase": phase})
-        while True:
+        # A log may grow faster than it is carried: whoever gives up is heard all the same.
+        while not call.cancelled.is_set():
             data = _piece(files.log, offset, PIECE)
             if not data:
                 break
@@ -159,7 +160,8 @@ def listing(call: Call) -> List[Dict[str, Any]]:
     """Every job of this host and how it stands."""
     directory = call.path(JOBS)
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-    return [state(call, name) for name in names]
+    # Hidden ones are on their way out.
+    return [state(call, name) for name in names if not name.startswith(".")]
 
 
 def _ask_supervisor(recorded: Dict[str, Any], grace: float) -> None:

@@ -41,6 +41,8 @@ def failed(call: Call, profile: str) -> Dict[str, Any]:
     releases = call.path("@/profiles/%s/releases" % profile)
     found = {}
     for name in sorted(os.listdir(releases)) if os.path.isdir(releases) else []:
+        if name.startswith("."):
+            continue  # on its way out
         told = read_json(os.path.join(releases, name, FAILED))
         if told is not None and not os.path.exists(os.path.join(releases, name, "manifest.json")):
             found[name] = told

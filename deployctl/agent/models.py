@@ -206,6 +206,8 @@ def views(call: Call, profile: str) -> Dict[str, Any]:
     releases = call.path("@/profiles/%s/releases" % profile)
     found = {}
     for name in sorted(os.listdir(releases)) if os.path.isdir(releases) else []:
+        if name.startswith("."):
+            continue  # on its way out
         place = os.path.join(releases, name, "drafter")
         if os.path.isdir(place):
             found[name] = _described(place)

@@ -15,6 +15,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from .interface import AgentError, Call
+from .records import read_json, write_text
 
 LEDGER_TAIL = 50
 BROKEN = "broken.json"
@@ -26,25 +27,18 @@ def _home(call: Call, profile: str) -> str:
 
 
 def _replace(path: str, text: str) -> None:
-    """Write a whole file or leave the old one: temp file beside it, fsync, rename."""
+    """Write a whole file or leave the old one."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_text(path, text)
 
 
-def _load(path: str) -> Any:
-    """The JSON in a file; None where there is no file, error `damaged` where it is not JSON."""
+def _load(path: str) -> Optional[Dict[str, Any]]:
+    """The object in a file; None where there is no file, and where it is damaged: what cannot be
+    read proves nothing, and is proven and written anew like what was never there."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except FileNotFoundError:
+        return read_json(path)
+    except ValueError:
         return None
-    except ValueError as error:
-        raise AgentError("damaged", "%s is not JSON: %s" % (path, error)) from error
 
 
 def _link(home: str, name: str) -> Optional[str]:
@@ -60,14 +54,23 @@ def _point(home: str, name: str, release: Optional[str]) -> None:
         if os.path.lexists(path):
             os.unlink(path)
         return
+    _relink(os.path.join("releases", release), path)
+
+
+def _relink(target: str, path: str) -> None:
     temporary = "%s.%d.tmp" % (path, os.getpid())
-    os.symlink(os.path.join("releases", release), temporary)
+    # An agent that died here may have had our number.
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
     os.replace(temporary, path)
 
 
 def _folders(path: str) -> List[str]:
+    """Hidden ones left out: those are on their way out."""
     try:
-        return sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
+        found = [entry.name for entry in os.scandir(path) if entry.is_dir()]
+        return sorted(name for name in found if not name.startswith("."))
     except FileNotFoundError:
         return []
 
@@ -142,8 +145,11 @@ def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) ->
                 named = os.pread(fd, 65536, 0).decode("utf-8", "replace")
                 os.close(fd)
                 raise AgentError("locked", "another run holds the lock", _named(named)) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, json.dumps(dict(holder, since=time.time())).encode("utf-8"), 0)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(dict(holder, since=time.time())).encode("utf-8"), 0)
+    except OSError:
+        pass  # on a full disk the lock is held all the same, by an unknown one
     previous = _held.pop(profile, None)
     if previous is not None:
         os.close(previous)
@@ -166,9 +172,7 @@ def prepare(call: Call, profile: str, release: str, environment: str) -> Dict[st
     link = os.path.join(directory, "environment")
     wanted = os.path.relpath(os.path.join(call.root, "environments", environment), directory)
     if not os.path.islink(link) or os.readlink(link) != wanted:
-        temporary = "%s.%d.tmp" % (link, os.getpid())
-        os.symlink(wanted, temporary)
-        os.replace(temporary, link)
+        _relink(wanted, link)
     return {"directory": directory}
 
 
@@ -198,11 +202,7 @@ def break_seal(call: Call, key: str, why: List[str]) -> Dict[str, Any]:
     path = os.path.join(folder, "seal.json")
     if not os.path.lexists(path):
         return {"broken": False}
-    try:
-        old = _load(path)
-    except AgentError:
-        old = None
-    told = {"why": why, "time": time.time(), "seal": old}
+    told = {"why": why, "time": time.time(), "seal": _load(path)}
     _replace(os.path.join(folder, BROKEN), json.dumps(told, sort_keys=True) + "\n")
     os.unlink(path)
     return {"broken": True}
@@ -210,8 +210,13 @@ def break_seal(call: Call, key: str, why: List[str]) -> Dict[str, Any]:
 
 def _broken(call: Call, key: str) -> Optional[List[str]]:
     """Why an environment's seal was broken; None where it was not."""
-    found = _load(os.path.join(call.root, "environments", key, BROKEN))
-    return None if found is None else list(found["why"])
+    folder = os.path.join(call.root, "environments", key)
+    for name in ("seal.json", BROKEN):
+        path = os.path.join(folder, name)
+        if os.path.lexists(path) and _load(path) is None:
+            return ["%s is damaged" % name]
+    found = _load(os.path.join(folder, BROKEN))
+    return None if found is None else list(found.get("why") or ())
 
 
 def switch(
@@ -243,7 +248,10 @@ def record(call: Call, profile: str, entry: Dict[str, Any]) -> Dict[str, Any]:
                 file.seek(size - 1)
                 if file.read(1) != b"\n":
                     line = "\n" + line
-        os.write(fd, line.encode("utf-8"))
+        data = line.encode("utf-8")
+        while data:
+            # A disk that becomes full takes a part, and refuses the rest.
+            data = data[os.write(fd, data) :]
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,30 @@ def test_a_program_that_is_not_there(builder: BuildHost) -> None:
     call("jobs.start", id="none", steps=[{"phase": "x", "argv": ["/no/such/program"]}])
     final = call("jobs.follow", id="none")
     assert final["state"] == "failed" and "/no/such/program" in final["why"]
+
+
+def test_a_stranger_with_the_supervisors_number_is_left_alone(builder: BuildHost) -> None:
+    call = builder.session.call
+    call("jobs.start", id="old", steps=[shell("true")])
+    call("jobs.follow", id="old")
+    record = builder.root / "jobs" / "old" / "state.json"
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        given_anew = {"pid": stranger.pid, "session": stranger.pid}
+        record.write_text(json.dumps({**json.loads(record.read_text()), **given_anew}))
+        assert call("jobs.stop", id="old")["members"] == []
+        call("jobs.start", id="old", steps=[shell("true")])
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_follower_of_a_flood_is_heard_when_it_gives_up(builder: BuildHost) -> None:
+    call = builder.session.call
+    call("jobs.start", id="flood", steps=[shell("exec yes")])
+    stream = builder.session.stream("jobs.follow", id="flood")
+    stream.cancel()
+    ended = threading.Thread(target=stream.result, daemon=True)
+    ended.start()
+    ended.join(10)
+    assert not ended.is_alive()
+    assert call("jobs.stop", id="flood", grace=1)["state"] == "stopped"
+    (builder.root / "jobs" / "flood" / "log").unlink()
