@@ -72,6 +72,7 @@ def deployctl(
 
 def main() -> None:
     """Entry of the console script."""
+    output.prepare()
     try:
         code = app(standalone_mode=False)
     except DeployError as error:
@@ -112,7 +113,12 @@ def _internal(error: Exception) -> int:
     import traceback
 
     with tempfile.NamedTemporaryFile(
-        "w", prefix="deployctl-", suffix=".traceback", delete=False
+        "w",
+        prefix="deployctl-",
+        suffix=".traceback",
+        delete=False,
+        encoding="utf-8",
+        errors="backslashreplace",
     ) as file:
         traceback.print_exception(error, file=file)
     output.note(f"error: internal error, {type(error).__name__}: {error}")

@@ -260,7 +260,7 @@ def _leave(
 def _teller(quiet: bool) -> Callable[[str, str], None]:
     def tell(name: str, verdict: str) -> None:
         if not quiet:
-            typer.echo(f"{name}: {verdict}", err=True)
+            output.note(f"{name}: {verdict}")
 
     return tell
 
@@ -268,7 +268,7 @@ def _teller(quiet: bool) -> Callable[[str, str], None]:
 def _leveller(quiet: bool) -> Callable[[int, int], None]:
     def tell(concurrency: int, requests: int) -> None:
         if not quiet:
-            typer.echo(f"{requests} requests, {concurrency} at once", err=True)
+            output.note(f"{requests} requests, {concurrency} at once")
 
     return tell
 
@@ -276,6 +276,6 @@ def _leveller(quiet: bool) -> Callable[[int, int], None]:
 def _counter(quiet: bool) -> Callable[[int, int, object], None]:
     def tell(done: int, limit: int, counts: object) -> None:
         if not quiet:
-            typer.echo(f"request {done} of at most {limit}", err=True)
+            output.note(f"request {done} of at most {limit}")
 
     return tell

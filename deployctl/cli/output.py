@@ -6,10 +6,12 @@ printed has failed.
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -37,8 +39,40 @@ def answer(lines: Iterable[str], end: str = "\n") -> None:
 
 
 def as_text(document: Any) -> str:
-    """A document as `--json` prints it; times and paths in it as their text."""
-    return json.dumps(document, indent=2, default=str, ensure_ascii=False)
+    """A document as `--json` prints it; times and paths in it as their text, as are numbers that
+    JSON lacks. Escaped where stdout cannot take its characters as they are."""
+
+    def text(readable: bool) -> str:
+        return json.dumps(document, indent=2, default=str, ensure_ascii=not readable)
+
+    try:
+        json.dumps(document, default=str, allow_nan=False)
+    except ValueError:
+        document = _finite(document)
+    try:
+        text(readable=True).encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return text(readable=False)
+    return text(readable=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def prepare() -> None:
+    """Characters that a stream cannot take are escaped, and never the end of a command. A stream
+    that was closed when we started fails like any other that nobody can write to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(lines: Iterable[str]) -> None:

@@ -129,7 +129,8 @@ def _asked(profile: Profile, host: HostSettings, session: Session) -> tuple[Depl
 def in_file(path: Path, overrides: Mapping[str, Any] | None = None) -> InUse:
     """A config.json of this machine, beside itself with a profile's overrides where given."""
     try:
-        text = path.read_text(encoding="utf-8")
+        # Not read_text: an edit keeps every other byte, line ends too.
+        text = path.read_bytes().decode("utf-8")
         parse(text)
         wanted = desired(text, overrides) if overrides is not None else None
     except OSError as error:
@@ -226,7 +227,10 @@ def _here(root: str) -> Iterator[Session]:
 
 
 def assignments(words: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` words; a value is JSON where it is that, else text."""
+    """`KEY=VALUE` words; a value is JSON where it is that, else text.
+
+    Raises `UsageError` for what no JSON file can hold: NaN, Infinity, half a character.
+    """
     found: dict[str, Any] = {}
     for word in words:
         key, separator, value = word.partition("=")
@@ -234,6 +238,11 @@ def assignments(words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"{word} is no KEY=VALUE")
         try:
             found[key] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found[key] = value
+        try:
+            json.dumps({key: found[key]}, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, RecursionError) as error:
+            said = ascii(word)[1:-1][:80]
+            raise UsageError(f"{said}: no JSON file can hold that", str(error)) from error
     return found

@@ -100,9 +100,17 @@ def desired(upstream: str, overrides: Mapping[str, Any]) -> Desired:
     config = parse(upstream)
     text = upstream
     changed = []
+    given: dict[str, Any] = {}
     for path, value in jsonedit.flatten(overrides).items():
         _refuse_other_dialect(config, path)
         for place in homes(config, path):
+            if place in given:
+                if not same(given[place], value):
+                    raise DrafterConfigError(
+                        f"{path}: {place} is wanted as {given[place]} and as {value}; say it once"
+                    )
+                continue
+            given[place] = value
             old = _value(config, place)
             if _has(config, place) and same(old, value):
                 continue

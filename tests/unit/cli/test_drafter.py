@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from deployctl.cli.drafter import app
 from deployctl.config.shipped import bundled_model
-from deployctl.errors import DeployError
+from deployctl.errors import DeployError, UsageError
 
 TARGET = str(bundled_model("tiny-target") / "config.json")
 
@@ -144,3 +144,23 @@ def test_wrong_uses_say_what_is_missing(words: list[str], code: int, said: str) 
     error = run(*words).exception
     assert isinstance(error, DeployError)
     assert error.exit_code == code and said in str(error)
+
+
+def test_set_keeps_line_ends(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(b'{\r\n  "block_size": 16,\r\n  "dtype": "x"\r\n}\r\n')
+    assert run("set", str(file), "block_size=8").exit_code == 0
+    assert file.read_bytes() == b'{\r\n  "block_size": 8,\r\n  "dtype": "x"\r\n}\r\n'
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", '"\\ud800"', "[[1e999]]"])
+def test_set_refuses_what_no_json_file_can_hold(stale: Path, value: str) -> None:
+    before = stale.read_bytes()
+    done = run("set", str(stale), f"rope_scaling.x={value}", "--new")
+    assert isinstance(done.exception, UsageError)
+    assert stale.read_bytes() == before
+
+
+def test_set_takes_what_is_nested_beyond_reason_for_text(stale: Path) -> None:
+    done = run("set", str(stale), f"block_size={'[' * 50_000}")
+    assert isinstance(done.exception, UsageError)

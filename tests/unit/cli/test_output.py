@@ -35,7 +35,9 @@ def test_a_report_that_cannot_be_kept_is_a_warning(profile: Path) -> None:
 
 
 @pytest.mark.parametrize(("verb", "code"), [("down", 0), ("smoke", 7)])
-@pytest.mark.parametrize("streams", [">/dev/full", "2>/dev/full", ">/dev/full 2>&1"])
+@pytest.mark.parametrize(
+    "streams", [">/dev/full", "2>/dev/full", ">/dev/full 2>&1", ">&-", "2>&-", ">&- 2>&-"]
+)
 def test_a_full_disk_does_not_change_the_exit_code(
     profile: Path, tmp_path: Path, verb: str, code: int, streams: str
 ) -> None:
@@ -65,6 +67,23 @@ def test_an_answer_that_cannot_be_printed_is_a_failure(
     done = deployctl(*words, streams=">/dev/full", XDG_STATE_HOME=str(tmp_path))
     assert done.returncode == 1, done.stderr
     assert "error: the answer cannot be printed\n  why: No space left on device" in done.stderr
+
+
+def test_an_answer_with_nowhere_to_go_is_a_failure() -> None:
+    done = deployctl("profile", "list", streams=">&-")
+    assert done.returncode == 1
+    assert "error: the answer cannot be printed\n  why: Bad file descriptor" in done.stderr
+
+
+def test_characters_that_stdout_lacks_are_escaped(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"a": "\\ud800 \\ud83d\\ude00 \u00fc", "b": NaN}', encoding="utf-8")
+    shown = '{"a": "\\ud800 \\ud83d\\ude00 \\xfc", "b": NaN}\n'
+    assert deployctl("drafter", "show", str(file), PYTHONIOENCODING="ascii").stdout == shown
+    for encoding in ("ascii", "utf-8"):
+        done = deployctl("drafter", "show", str(file), "--json", PYTHONIOENCODING=encoding)
+        document = json.loads(done.stdout, parse_constant=pytest.fail)
+        assert document["configs"][0]["config"] == {"a": "\ud800 \U0001f600 \u00fc", "b": "nan"}
 
 
 def test_a_reader_that_went_away_is_nobodys_failure() -> None:

@@ -271,7 +271,7 @@ def test_events_of_another_shape_never_crash(choices: object) -> None:
 
 
 def test_no_error_is_none() -> None:
-    silent = {"error": None, "choices": []}
+    silent: dict[str, object] = {"error": None, "choices": []}
     with serving(stream(*events(silent, *EVENTS))) as url, Client(url) as client:
         assert client.send(asked(streaming=True)).content == "OK"
 
