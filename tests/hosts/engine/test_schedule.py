@@ -17,6 +17,7 @@ import yaml
 from deployctl.engine import schedule, schedule_check, scheduled_run
 from deployctl.engine.schedule import Entry
 from tests.hosts.lab.sshd import Sshd
+from tests.hosts.served.host import free_port
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ def scheduled(tmp_path: Path, ssh: dict[str, Any], **profile: Any) -> Entry:
         "extends": "demo",
         "name": "far",
         "hosts": [{"name": "far", "ssh": ssh, "root": str(tmp_path / "root")}],
+        "serve": {"port": free_port()},
         **profile,
     }
     path = tmp_path / "far.yaml"
