@@ -6,14 +6,14 @@ from deployctl.engine.execute import Work
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan
 from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
-from deployctl.hosts.session import Call
+from deployctl.hosts.session import Call, Session
 from deployctl.steps.servers.process import was_proven
 
 
 def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Interrupted:
     """The way back was cut short: exactly what serves and what does not."""
     with interrupts.shielded():
-        left = left_behind(work)
+        left = _left_by(work)
     name = work.wanted.profile.name
     return Interrupted(
         f"{work.wanted.host.name}: interrupted again, the way back to release {plan.current} "
@@ -33,7 +33,7 @@ def told(work: Work, plan: HostPlan, interrupts: Interrupts, error: DeployError)
     if not reached & {"switch", "gate"}:
         return error
     with interrupts.shielded():
-        left = left_behind(work)
+        left = _left_by(work)
     name = work.wanted.profile.name
     return Interrupted(
         error.what,
@@ -42,12 +42,21 @@ def told(work: Work, plan: HostPlan, interrupts: Interrupts, error: DeployError)
     )
 
 
-def left_behind(work: Work) -> str:
+def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interrupted:
+    """An interrupt outside of every step: `begun` says whether any work had begun."""
+    left = left_behind(session, profile) if begun else "nothing was touched"
+    todo = f"see what was done: deployctl history --profile {profile}" if begun else ""
+    return Interrupted(f"{host}: interrupted", left, todo)
+
+
+def _left_by(work: Work) -> str:
+    return left_behind(work.connected.session, work.wanted.profile.name)
+
+
+def left_behind(session: Session, profile: str) -> str:
     """What runs on the host now; says so where that cannot be known."""
     try:
-        (unit,) = work.connected.session.ask(
-            [Call("units.state", {"name": work.wanted.profile.name})]
-        )
+        (unit,) = session.ask([Call("units.state", {"name": profile})])
     except ConnectionLost as error:
         unit = error
     if isinstance(unit, RemoteError | ConnectionLost):

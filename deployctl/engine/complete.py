@@ -42,7 +42,10 @@ def _prepared(run: RunRecord, work: Work) -> Call:
 
 
 def _serves_release(work: Work) -> bool:
+    """Whether what was asked is the complete release at work: gates alone make none complete."""
     unit = work.answers.get("unit") or {}
+    if not switch.manifest_of(work, work.release.release):
+        return False
     return unit.get("state") == "running" and unit.get("release") == work.release.release
 
 

@@ -33,9 +33,10 @@ from deployctl.engine.plan import (
     make,
     needs_release,
     questions,
+    unanswered,
     wanted_release,
 )
-from deployctl.engine.record import HostRecord, RunRecord, StepRecord, outcome
+from deployctl.engine.record import HostRecord, RunRecord, outcome
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
@@ -45,7 +46,7 @@ from deployctl.errors import (
     RemoteError,
 )
 from deployctl.hosts.session import Call
-from deployctl.steps.interface import Answers, Deployment, Step
+from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
 
 
 @dataclass
@@ -64,24 +65,40 @@ class HostRun:
     """Whether the ledger has this run."""
 
     def run(self) -> None:
-        began = time.monotonic()
-        with connect(self.wanted.host) as connected:
+        began, host = time.monotonic(), self.record.host
+        try:
+            connected = connect(self.wanted.host)
+        except DeployError as error:
+            self.record.error = error
+            self.record.steps += self.hooks.finish(host, None)
+            return
+        with connected:
             try:
-                answers = self._ask(connected)
-                if self.options.only_if_changed:
-                    answers = self._unless_known_to_fail(connected, answers)
-                seconds = time.monotonic() - began
-                self.listen(events.HostStarted(self.record.host, seconds))
-                self._carry_out(connected, answers)
-            except DeployError as error:
-                self.record.error = error
-                self._note_refused(connected, error)
-            except Exception as error:
-                self._note_refused(connected, error)
-                raise
+                self._reached(connected, began)
+            except KeyboardInterrupt:
+                session, name = connected.session, self.wanted.profile.name
+                stopped = aftermath.cut_short(host, session, name, self.begun)
+                self.record.error = self.record.error or stopped
             finally:
                 self.record.round_trips = connected.round_trips
-            self.record.steps += self.hooks.finish(self.record.host, connected.session)
+            self.record.steps += self.hooks.finish(host, connected.session)
+
+    def _reached(self, connected: Connected, began: float) -> None:
+        try:
+            answers = self._ask(connected)
+            if self.options.only_if_changed:
+                answers = self._unless_known_to_fail(connected, answers)
+            self.listen(events.HostStarted(self.record.host, time.monotonic() - began))
+            self._carry_out(connected, answers)
+        except Unanswered as error:
+            self.record.error = unanswered(self.record.host, error)
+            self._note_refused(connected, self.record.error)
+        except DeployError as error:
+            self.record.error = error
+            self._note_refused(connected, error)
+        except Exception as error:
+            self._note_refused(connected, error)
+            raise
 
     def _note_refused(self, connected: Connected, error: Exception) -> None:
         """A run that ended before it began to work is in the ledger as well, once it was ours."""
@@ -170,7 +187,8 @@ class HostRun:
                     run_step(work, planned)
             else:
                 self._work(work, plan, dead)
-        self._note_skipped()
+        names = [step.name for step in self.steps]
+        self.record.note_skipped(names, self.wanted.skip, switch.RESTORED)
 
     def _close_dead(self, work: Work) -> takeover.Dead | None:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
@@ -187,10 +205,10 @@ class HostRun:
     def _work(self, work: Work, plan: HostPlan, dead: takeover.Dead | None) -> None:
         session, name = work.connected.session, self.wanted.profile.name
         entry = ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current)
-        self.begun = True
         for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
             if isinstance(answer, RemoteError):
                 raise answer
+        self.begun = True
         closing = "failed"
         try:
             self._attempt(work, plan, dead)
@@ -237,6 +255,9 @@ class HostRun:
             return run_step(work, plan.impossible).error
         try:
             return switch.carry_out(self.run_record, work, plan)
+        except DeployError as error:
+            # Of no step: the ledger that cannot be written, say. It leads back like any failure.
+            return error
         except KeyboardInterrupt:
             at = f" in {self.record.steps[-1].step}" if self.record.steps else ""
             return Interrupted(
@@ -257,23 +278,6 @@ class HostRun:
                 },
             )
         ]
-
-    def _note_skipped(self) -> None:
-        """Name the steps that did not run, before those of a way back."""
-        records = self.record.steps
-        done = {step.step for step in records}
-        back = (i for i, step in enumerate(records) if step.step.startswith(switch.RESTORED))
-        skipped = [
-            StepRecord(
-                step.name,
-                "skipped",
-                reason="left out" if step.name in self.wanted.skip else "not reached",
-            )
-            for step in self.steps
-            if step.name not in done
-        ]
-        at = next(back, len(records))
-        records[at:at] = skipped
 
 
 def _points_right(work: Work, plan: HostPlan) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployctl.engine.connect import Connected
-from deployctl.errors import ConfigError, RemoteError
+from deployctl.errors import ConfigError, HostError, RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import (
     Answers,
@@ -135,6 +135,16 @@ def wanted_release(wanted: Deployment, answers: Answers) -> str | None:
         return release_paths(wanted, answers).release
     except Unanswered:
         return None
+
+
+def unanswered(host: str, error: Unanswered) -> HostError:
+    """The failure of a command that cannot go on without an answer."""
+    return HostError(
+        host,
+        "the host could not answer what must be known",
+        str(error.args[0]),
+        "mend what the reason names and run again",
+    )
 
 
 def select(names: Sequence[str], known: Mapping[str, Step]) -> list[Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -65,6 +65,18 @@ class HostRecord:
     """Why the previous release could not be brought back."""
     took_up: str | None = None
     """The run that had died on this host and was taken up."""
+
+    def note_skipped(self, names: Sequence[str], left_out: Collection[str], back: str) -> None:
+        """Name the steps that did not run, before those of a way back (they begin with `back`)."""
+        done = {step.step for step in self.steps}
+        skipped = [
+            StepRecord(name, "skipped", reason="left out" if name in left_out else "not reached")
+            for name in names
+            if name not in done
+        ]
+        places = (i for i, step in enumerate(self.steps) if step.step.startswith(back))
+        at = next(places, len(self.steps))
+        self.steps[at:at] = skipped
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deployctl.engine import switch
+from deployctl.engine.earlier import previous_deployment
 from deployctl.errors import StagingFailed, UsageError
 from deployctl.steps.interface import Deployment
 
@@ -19,7 +19,7 @@ def pin(wanted: Deployment, releases: Mapping[str, Any], named: str) -> Deployme
     """
     release = resolve(wanted.profile.name, releases, named)
     manifest = releases["releases"][release]
-    return switch.previous_deployment(wanted, release, manifest)
+    return previous_deployment(wanted, release, manifest)
 
 
 def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:

@@ -82,7 +82,10 @@ def _host(part: HostRun | BlueGreenRun, record: HostRecord) -> None:
     except DeployError as error:
         record.error = error
     except KeyboardInterrupt:
-        record.error = Interrupted(f"{record.host}: interrupted", "nothing was touched")
+        # While it was being reached, or once more while it was said what is left.
+        left = "what is left was not asked" if record.steps else "nothing was touched"
+        todo = "see what serves: deployctl status" if record.steps else ""
+        record.error = record.error or Interrupted(f"{record.host}: interrupted", left, todo)
 
 
 def survey(

@@ -9,6 +9,7 @@ from deployctl.errors import NotReady
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers.process import RUNNING
 
 
 def release(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> ReleasePaths:
@@ -29,11 +30,13 @@ def release(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> Rele
 
 
 def _serving(wanted: Deployment, answers: Answers) -> ReleasePaths:
-    releases, name = answers[RELEASES], wanted.profile.name
-    current = releases["current"]
-    manifest = releases["releases"].get(current) or {}
+    """What runs, be it one that failed and was kept; else what is current."""
+    releases, unit = answers[RELEASES], answers.get("unit") or {}
+    runs = unit.get("release") if unit.get("state") in RUNNING else None
+    release = runs if runs in releases["releases"] else releases["current"]
+    manifest = releases["releases"].get(release) or {}
     key = manifest.get("identity", {}).get("environment", "none")
-    return ReleasePaths(name, current or "none", str(key))
+    return ReleasePaths(wanted.profile.name, release or "none", str(key))
 
 
 def check_serving(

@@ -12,17 +12,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from deployctl.config.profile import Profile
 from deployctl.engine import events, ledger
+from deployctl.engine.earlier import previous_deployment
 from deployctl.engine.execute import Work, run_step
 from deployctl.engine.plan import HostPlan, PlannedStep
 from deployctl.engine.record import RunRecord, StepRecord
 from deployctl.engine.steps import STEPS
-from deployctl.errors import ConnectionLost, DeployError, RemoteError
+from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.session import Call
-from deployctl.steps.identity import ReleasePaths
-from deployctl.steps.interface import Change, Deployment, Plan
-from deployctl.steps.launch import RESTORE
+from deployctl.steps.interface import Change, Plan
 
 WAY_BACK = ("launch", "ready")
 RESTORED = "restore-"
@@ -102,11 +100,20 @@ def manifest_of(work: Work, release: str) -> dict[str, Any]:
 def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     """Bring the previous release back and prove it ready. The record says whether it is."""
     previous = str(plan.current)
-    wanted = previous_deployment(work.wanted, previous, manifest_of(work, previous))
+    session, host = work.connected.session, work.wanted.host.name
+    try:
+        wanted = previous_deployment(work.wanted, previous, manifest_of(work, previous))
+    except StepError as error:
+        work.record.way_back = error
+        return
     assert wanted.pinned is not None
-    session, name = work.connected.session, wanted.profile.name
-    _note(run, work, "restoring", why)
-    work.listen(events.StepNote(work.wanted.host.name, "restore", f"going back to {previous}"))
+    name = wanted.profile.name
+    try:
+        _note(run, work, "restoring", why)
+    except RemoteError as error:
+        # A ledger that cannot be written (a full disk) does not prevent the way back.
+        work.listen(events.StepNote(host, "ledger", f"not written: {error.what}"))
+    work.listen(events.StepNote(host, "restore", f"going back to {previous}"))
     back = replace(
         work,
         wanted=wanted,
@@ -132,16 +139,3 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
             return
     work.gaps.served()
     work.record.restored = True
-
-
-def previous_deployment(wanted: Deployment, release: str, manifest: dict[str, Any]) -> Deployment:
-    """What was wanted when a release was made, as its manifest keeps it; that very release."""
-    profile = Profile.model_validate(manifest["wanted"])
-    environment = str(manifest["identity"]["environment"])
-    return replace(
-        wanted,
-        profile=profile,
-        skip=frozenset(manifest.get("skip", ())),
-        options={**wanted.options, "launch": {RESTORE: True}},
-        pinned=ReleasePaths(profile.name, release, environment),
-    )
