@@ -8,6 +8,7 @@
     lock         held by the supervisor for as long as it lives: the proof of life
     start.lock   held while a job is being started
     heartbeat    touched while the supervisor works
+    reserve      room for the outcome, should the disk become full meanwhile
 """
 
 import fcntl
@@ -20,6 +21,7 @@ from .processes import Stat, carrying, group_members, session_members
 from .records import boot_id, read_json, write_json
 
 MARK = "DEPLOYCTL_JOB"
+RESERVE = 64 << 10
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
@@ -32,6 +34,7 @@ class JobFiles:
         self.log = os.path.join(directory, "log")
         self.lock = os.path.join(directory, "lock")
         self.heartbeat = os.path.join(directory, "heartbeat")
+        self._reserve = os.path.join(directory, "reserve")
         self._job = os.path.join(directory, "job.json")
         self._state = os.path.join(directory, "state.json")
 
@@ -72,6 +75,16 @@ class JobFiles:
     def record(self, state: Dict[str, Any]) -> None:
         """Record how far it is; the supervisor's own."""
         write_json(self._state, state)
+
+    def reserve(self) -> None:
+        """Keep room on the disk for the outcome."""
+        with open(self._reserve, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVE)
+
+    def free_reserve(self) -> None:
+        """Give the room back: the outcome is to be written now."""
+        if os.path.exists(self._reserve):
+            os.unlink(self._reserve)
 
     def recorded(self) -> Optional[Dict[str, Any]]:
         return read_json(self._state)

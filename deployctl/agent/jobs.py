@@ -8,12 +8,14 @@ import codecs
 import os
 import re
 import uuid
+from functools import partial
 from typing import Any, Dict, List, Optional, Tuple
 
 from .interface import AgentError, Call
 from .jobfiles import JobFiles, members
 from .launching import launch
 from .processes import stop as stop_processes
+from .processes import stop_all
 from .supervisor import GRACE
 
 JOBS = "@/jobs"
@@ -72,7 +74,9 @@ def state(call: Call, id: str) -> Dict[str, Any]:
     answer["id"] = id
     if recorded is None:
         return answer
-    answer["members"] = [stat.pid for stat in members(recorded)]
+    # A supervisor that has told its outcome is about to leave: nobody is at work any more.
+    leaving = recorded["pid"] if "outcome" in recorded else None
+    answer["members"] = [stat.pid for stat in members(recorded) if stat.pid != leaving]
     answer["label"] = (files.description() or {}).get("label", {})
     try:
         beat = os.path.getmtime(files.heartbeat)
@@ -149,7 +153,7 @@ def stop(call: Call, id: str, grace: float = GRACE) -> Dict[str, Any]:
     if recorded is not None:
         if files.alive():
             _ask_supervisor(recorded, grace)
-        ended = stop_processes(members(recorded), grace)
+        ended = stop_all(partial(members, recorded), grace)
         latest = files.recorded()
         if latest is not None and "outcome" not in latest and ended.gone:
             files.record(dict(latest, outcome="stopped", why="stopped on request", rc=None))
@@ -179,7 +183,7 @@ def _end_remains(files: JobFiles) -> None:
     recorded = files.recorded()
     if recorded is None:
         return
-    left = stop_processes(members(recorded), GRACE).left
+    left = stop_all(partial(members, recorded), GRACE).left
     if left:
         raise AgentError("remains", f"processes of the last run do not end: {left}", left)
 

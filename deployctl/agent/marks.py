@@ -12,7 +12,7 @@ from typing import Any, Dict
 
 from .interface import AgentError, Call
 from .records import read_json, write_json
-from .units import Unit
+from .unitfiles import Unit
 
 PREPARED = "prepared.json"
 FAILED = "failed.json"

@@ -8,7 +8,7 @@ import select
 import signal
 import threading
 import time
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from .interface import AgentError, Call
 
@@ -191,6 +191,15 @@ def stop(targets: Iterable[Stat], grace: float, patience: float = 10.0) -> Stopp
     return Stopped([p for p in all_pids if p not in left], killed, left)
 
 
+def stop_all(look: Callable[[], List[Stat]], grace: float) -> Stopped:
+    """`stop`, and once more for what `look` finds then: some start others while they are ended."""
+    found = look()
+    first = stop(found, grace)
+    more = [stat for stat in look() if stat.pid not in first.left] if found else []
+    second = stop(more, 0.0)
+    return Stopped(*(one + two for one, two in zip(first, second)))
+
+
 def signal_and_wait(
     held: Dict[int, int], pids: Sequence[int], number: signal.Signals, seconds: float
 ) -> List[int]:
@@ -198,8 +207,8 @@ def signal_and_wait(
     for pid in pids:
         try:
             signal.pidfd_send_signal(held[pid], number)
-        except ProcessLookupError:
-            pass
+        except (ProcessLookupError, PermissionError):
+            pass  # gone, or somebody else's by now (sudo): then it is among those that live on
     return wait(held, pids, seconds)
 
 

@@ -7,6 +7,7 @@ Directory of a server (`@/profiles/NAME/server`)::
     kept           present once the start was proven: from then on failures are restarted;
                    holds the process that was proven
     record.json    what the supervisor did: state, pid, start, rc, restarts, loaded
+    lock           held while it is being started or stopped
     supervisor.pyz a copy of the agent, so that a newer one never pulls it away
     server.log     the server's output, server.log.1 what was before
 """
@@ -23,6 +24,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from . import processes
@@ -34,9 +36,10 @@ SETTLE = 5.0
 """Seconds that the rest of a server's session gets to end after its main process has."""
 
 
-def family(pid: int, serial: str) -> List[processes.Stat]:
-    """Every living process of a server: of its session, or started with its mark in a session of
-    its own. A process may have overwritten its environment with its title; most have not."""
+def family(pid: Optional[int], serial: str) -> List[processes.Stat]:
+    """Every living process of a server: of the session of its main process `pid` (None: that is
+    not known), or started with its mark in a session of its own. A process may have overwritten
+    its environment with its title; most have not."""
     mark = ("%s=%s" % (MARK, serial)).encode()
     return [
         stat
@@ -91,6 +94,10 @@ class Supervisor:
         }
         self.failures: List[float] = []
         self.echoed = 0
+        self.unwritten = False
+        if self.spec["kind"] == "systemd":
+            # A journal that stands still must not hold up the supervisor.
+            os.set_blocking(1, False)
 
     def file(self, name: str) -> str:
         return os.path.join(self.directory, name)
@@ -98,13 +105,19 @@ class Supervisor:
     def note(self, state: str, **more: Any) -> None:
         """Record a state for others to read, and say it where a journal listens."""
         self.record.update(state=state, at=time.time(), **more)
+        self.write()
+        shown = {key: value for key, value in more.items() if value is not None}
+        say("%s %s" % (state, json.dumps(shown)))
+
+    def write(self) -> None:
+        """Write the record; a full disk leaves no server without a supervisor, it is tried anew."""
         try:
             write_json(self.file("record.json"), self.record)
+            self.unwritten = False
         except OSError as error:
-            # A full disk must not leave a server without a supervisor.
-            print("deployctl: cannot record: %s" % error, flush=True)
-        shown = {key: value for key, value in more.items() if value is not None}
-        print("deployctl: %s %s" % (state, json.dumps(shown)), flush=True)
+            if not self.unwritten:
+                say("cannot record: %s" % error)
+            self.unwritten = True
 
     def run(self) -> int:
         """Start, watch, restart; 0 when it was stopped, 1 when it gave up."""
@@ -128,8 +141,8 @@ class Supervisor:
         env = dict(self.spec["env"])
         env.update(read_json(self.file("secrets.json")) or {})
         env[MARK] = self.spec["serial"]
-        with open(self.spec["log"], "ab") as log:
-            try:
+        try:
+            with open(self.spec["log"], "ab") as log:
                 child = subprocess.Popen(
                     self.spec["argv"],
                     env=env,
@@ -139,10 +152,11 @@ class Supervisor:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-            except OSError as error:
+        except OSError as error:
+            self.record["error"] = str(error)
+            with suppress(OSError), open(self.spec["log"], "ab", buffering=0) as log:
                 log.write(("deployctl: cannot start: %s\n" % error).encode())
-                self.record["error"] = str(error)
-                return None
+            return None
         loaded = {name: digest(path) for name, path in (self.spec.get("watch") or {}).items()}
         who = identity(child.pid)
         started = None if who["start"] is None else processes.started_at(who["start"])
@@ -155,6 +169,8 @@ class Supervisor:
         try:
             while not self.waker.stopped:
                 self.tend_log()
+                if self.unwritten:
+                    self.write()
                 if self.waker.wait(1.0, [fd]):
                     break
             else:
@@ -167,7 +183,7 @@ class Supervisor:
         if ended is not None:
             self.note("ending", rc=ended)
         grace = 0.0 if ended is None else SETTLE
-        processes.stop(family(child.pid, self.spec["serial"]), grace)
+        processes.stop_all(lambda: family(child.pid, self.spec["serial"]), grace)
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()
         return rc
@@ -187,16 +203,29 @@ class Supervisor:
             with open(path, "r+b") as log:
                 if self.spec["kind"] == "systemd":
                     log.seek(self.echoed)
-                    data = log.read(1 << 20)
-                    os.write(1, data)
-                    self.echoed += len(data)
+                    self.echoed += echo(log.read(1 << 20))
                 if os.fstat(log.fileno()).st_size > self.limits["log"]:
                     # The server holds the file open: copied and emptied, not renamed.
                     shutil.copyfile(path, path + ".1")
                     log.truncate(0)
                     self.echoed = 0
         except OSError as error:
-            print("deployctl: cannot tend %s: %s" % (path, error), flush=True)
+            say("cannot tend %s: %s" % (path, error))
+
+
+def echo(data: bytes, patience: float = 1.0) -> int:
+    """Pass bytes on to our output; how many it took. One that is gone, or stands still for
+    `patience` seconds, takes no more."""
+    taken = 0
+    with suppress(OSError):
+        while taken < len(data) and select.select([], [1], [], patience)[1]:
+            taken += os.write(1, data[taken : taken + 65536])
+    return taken
+
+
+def say(text: str) -> None:
+    """A line of our own on our output."""
+    echo(("deployctl: %s\n" % text).encode("utf-8", "surrogateescape"))
 
 
 def identity(pid: int) -> Dict[str, Any]:

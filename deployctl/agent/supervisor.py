@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .interface import AgentError
 from .jobfiles import MARK, JobFiles, members
-from .processes import Stat, read_stat, session_members, stop
+from .processes import Stat, read_stat, session_members, stop_all
 from .records import boot_id
 
 GRACE = 5.0
@@ -30,11 +30,11 @@ def supervise(directory: str) -> int:
     spec = json.load(sys.stdin)
     files = JobFiles(directory)
     files.take("lock")
+    log = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     supervisor = Supervisor(files, spec)
     supervisor.begin()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    log = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
@@ -84,6 +84,7 @@ class Supervisor:
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake)
         signal.signal(signal.SIGTERM, lambda number, frame: None)
+        self._files.reserve()
         self._beat()
         self._files.record(self._state)
 
@@ -106,6 +107,7 @@ class Supervisor:
         self._state.update(
             outcome=outcome, why=why, rc=status, ended=time.time(), left=left, child=None
         )
+        self._files.free_reserve()
         self._files.record(self._state)
 
     def _run_step(self, step: Dict[str, Any]) -> int:
@@ -118,7 +120,7 @@ class Supervisor:
         env = dict(step["env"])
         env.update(step.get("secrets") or {})
         env[MARK] = self._state["token"]
-        print(f"$ {' '.join(argv)}", flush=True)
+        _say(f"$ {' '.join(argv)}")
         child = subprocess.Popen(argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL)
         self._state["child"] = child.pid
         self._files.record(self._state)
@@ -143,7 +145,7 @@ class Supervisor:
         while not _lock(handle):
             if not waits:
                 waits = True
-                print(f"waiting for {path}, which another job holds", flush=True)
+                _say(f"waiting for {path}, which another job holds")
                 self._state.update(phase="waiting", child=None)
                 self._files.record(self._state)
             woken, _, _ = select.select([self._woken], [], [], self._tick)
@@ -188,8 +190,11 @@ class Supervisor:
             os.close(handle)
 
     def _beat(self) -> None:
-        with open(self._files.heartbeat, "w", encoding="ascii") as file:
-            file.write(f"{time.time():.3f}\n")
+        try:
+            with open(self._files.heartbeat, "w", encoding="ascii") as file:
+                file.write(f"{time.time():.3f}\n")
+        except OSError:
+            pass  # a disk that is full for a moment ends no job
 
     def _keep_limit(self) -> None:
         if self._limit is not None and time.monotonic() - self._began > self._limit:
@@ -212,10 +217,18 @@ class Supervisor:
 
     def _end_members(self) -> List[int]:
         """End what the steps left behind (a compiler whose parent was killed lives on)."""
-        return stop(self._others(), GRACE).left
+        return stop_all(self._others, GRACE).left
 
     def _others(self) -> List[Stat]:
         return [stat for stat in members(self._state) if stat.pid != os.getpid()]
+
+
+def _say(text: str) -> None:
+    """A line of our own in the log, whatever the locale and however full the disk."""
+    try:
+        os.write(1, (text + "\n").encode("utf-8", "surrogateescape"))
+    except OSError:
+        pass
 
 
 def _lock(handle: int) -> bool:

@@ -82,11 +82,15 @@ def start(call: Call, name: str, argv: List[str], grace: float) -> None:
 
 def stop(call: Call, name: str) -> None:
     """Stop the unit with all of its control group, and do not start it at boot any more."""
-    unit = unit_name(call.root, name)
-    link = os.path.join(WANTS, unit)
+    disable(call, name)
+    _systemctl(call, "stop", unit_name(call.root, name), may_fail=True)
+
+
+def disable(call: Call, name: str) -> None:
+    """Do not start the unit at boot any more, if there is one."""
+    link = os.path.join(WANTS, unit_name(call.root, name))
     if os.path.islink(link):
         os.unlink(link)
-    _systemctl(call, "stop", unit, may_fail=True)
 
 
 def show(call: Call, unit: str) -> Dict[str, str]:

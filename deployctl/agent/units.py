@@ -13,11 +13,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
-from . import processes, server, systemd
+from . import processes, systemd
 from .interface import AgentError, Call
-from .records import boot_id, read_json, write_json
+from .records import boot_id, write_json
+from .unitfiles import Unit
 
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
@@ -26,44 +28,6 @@ INHERITED = re.compile(
     r"|XDG_CACHE_HOME|HF_HOME|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)$"
 )
 """Variables of the host that a server is given; all others come from its profile."""
-
-
-class Unit:
-    """One supervised server's directory and what is recorded there."""
-
-    def __init__(self, call: Call, name: str) -> None:
-        if not re.match(r"^[a-z0-9][a-z0-9._-]{0,62}$", name):
-            raise AgentError("bad-name", "%r cannot name a unit" % name)
-        self.name = name
-        self.directory = call.path("@/profiles/%s/server" % name)
-
-    def file(self, name: str) -> str:
-        return os.path.join(self.directory, name)
-
-    def spec(self) -> Optional[Dict[str, Any]]:
-        return read_json(self.file("spec.json"))
-
-    def record(self, serial: Optional[str]) -> Dict[str, Any]:
-        """What the supervisor of this start wrote; empty when it has not, or in another boot."""
-        found = read_json(self.file("record.json")) or {}
-        return found if found.get("serial") == serial else {}
-
-    def proven(self) -> Optional[Dict[str, Any]]:
-        """The process that was proven last; None where none was, or nobody noted which."""
-        try:
-            return read_json(self.file("kept"))
-        except ValueError:
-            return None
-
-    def members(self, record: Dict[str, Any]) -> List[processes.Stat]:
-        """Every living process of the server, whoever their parent is by now."""
-        pid, start = record.get("pid"), record.get("start")
-        if pid is None or record.get("boot") != boot_id():
-            return []
-        leader = processes.read_stat(pid)
-        if leader is not None and leader.start != start:
-            return []
-        return server.family(pid, str(record["serial"]))
 
 
 def _alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:
@@ -96,7 +60,7 @@ def state(call: Call, name: str) -> Dict[str, Any]:
     if spec is None:
         return {"state": "absent", "pid": None, "start": None, "release": None, "members": []}
     record = unit.record(spec["serial"])
-    members = unit.members(record)
+    members = unit.members(spec, record)
     supervised = _alive(record, record.get("supervisor") or {})
     running = _alive(record, record)
     return {
@@ -139,37 +103,41 @@ def start(
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
     after failures only from `keep` on. Errors: `running` where one runs already, `not-started`
-    where no process came to be.
+    where no process came to be, `cancelled` where it was given up before.
     """
     unit = Unit(call, name)
-    now = state(call, name)
-    if now["state"] in ("running", "starting") or now["members"]:
-        raise AgentError("running", "unit %s runs already, pid %s" % (name, now["pid"]), now)
-    os.makedirs(unit.directory, mode=0o755, exist_ok=True)
-    path = call.path(log) if log else unit.file("server.log")
-    if os.path.exists(path):
-        os.replace(path, path + ".1")
-    for stale in ("kept", "secrets.json"):
-        if os.path.exists(unit.file(stale)):
-            os.unlink(unit.file(stale))
-    if secrets:
-        write_json(unit.file("secrets.json"), secrets, 0o600)
-    kind = _kind(supervisor)
     spec = {
         "serial": "%d-%d" % (time.time_ns(), os.getpid()),
-        "kind": kind,
+        "kind": _kind(supervisor),
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
-        "log": path,
+        "log": call.path(log) if log else unit.file("server.log"),
         "release": release,
         "grace": grace,
         "watch": {name: call.path(name) for name in watch or ()},
         "limits": dict(LIMITS, **(limits or {})),
     }
+    with unit.alone():
+        now = state(call, name)
+        if now["state"] in ("running", "starting") or now["members"]:
+            raise AgentError("running", "unit %s runs already, pid %s" % (name, now["pid"]), now)
+        if call.cancelled.is_set():
+            raise AgentError("cancelled", "the start of unit %s was given up" % name)
+        _write(unit, spec, secrets)
+        _supervise(call, unit, spec)
+        return _await_start(call, unit, str(spec["serial"]))
+
+
+def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
+    if os.path.exists(spec["log"]):
+        os.replace(spec["log"], spec["log"] + ".1")
+    for stale in ("kept", "secrets.json"):
+        if os.path.exists(unit.file(stale)):
+            os.unlink(unit.file(stale))
+    if secrets:
+        write_json(unit.file("secrets.json"), secrets, 0o600)
     write_json(unit.file("spec.json"), spec, 0o600)
-    _supervise(call, unit, kind, grace)
-    return _await_start(call, unit, str(spec["serial"]))
 
 
 def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
@@ -187,13 +155,15 @@ def _kind(supervisor: str) -> str:
     return "systemd" if supervisor != "agent" and obstacle is None else "agent"
 
 
-def _supervise(call: Call, unit: Unit, kind: str, grace: float) -> None:
+def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
     archive = unit.file("supervisor.pyz")
     shutil.copyfile(_archive(), archive)
     argv = [sys.executable, "-I", archive, "server", unit.directory]
-    if kind == "systemd":
-        systemd.start(call, unit.name, argv, grace)
+    if spec["kind"] == "systemd":
+        systemd.start(call, unit.name, argv, spec["grace"])
         return
+    if systemd.usable() is None:
+        systemd.disable(call, unit.name)
     subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -217,7 +187,8 @@ def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) ->
     while time.monotonic() < end:
         if unit.record(serial).get("state") not in (None, "starting"):
             return state(call, unit.name)
-        call.cancelled.wait(0.02)
+        # Not given up half way: whoever stops it then must find what there is to stop.
+        time.sleep(0.02)
     raise AgentError("not-started", "no process of unit %s after %g s" % (unit.name, patience))
 
 
@@ -236,11 +207,21 @@ def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
     `left` lists processes that survived even SIGKILL (stuck in a driver): a reboot is needed.
     """
     unit = Unit(call, name)
-    before = state(call, name)
-    result: Dict[str, Any] = {"was": before["state"], "gone": [], "killed": [], "left": []}
-    spec = unit.spec()
+    if not os.path.isdir(unit.directory):
+        return _absent()
+    with unit.alone():
+        return _stop(call, unit, grace)
+
+
+def _absent() -> Dict[str, Any]:
+    return {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+
+
+def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
+    name, spec = unit.name, unit.spec()
     if spec is None:
-        return dict(result, state="absent")
+        return _absent()
+    before = state(call, name)
     record = unit.record(spec["serial"])
     if spec["kind"] == "systemd":
         systemd.stop(call, name)
@@ -248,15 +229,20 @@ def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
     # It may have started the server anew in the meantime.
     record = unit.record(spec["serial"]) or record
     # Whatever the supervisor left, or all of it where no supervisor lived.
-    rest = processes.stop(unit.members(record), grace)
-    left = unit.members(record)
+    rest = processes.stop_all(lambda: unit.members(spec, record), grace)
+    left = unit.members(spec, record)
     if not left and record.get("state") not in ("stopped", "exited", "failed"):
         record = dict(record, state="stopped", ended=time.time())
-        write_json(unit.file("record.json"), dict(record, serial=spec["serial"]))
-    result["gone"] = [m["pid"] for m in before["members"] if m["pid"] not in {p.pid for p in left}]
-    result["killed"] = rest.killed
-    result["left"] = [processes.describe_process(m) for m in left]
-    return dict(result, state=state(call, name)["state"])
+        with suppress(OSError):  # on a full disk it is stopped all the same
+            write_json(unit.file("record.json"), dict(record, serial=spec["serial"]))
+    survivors = {stat.pid for stat in left}
+    return {
+        "was": before["state"],
+        "gone": [m["pid"] for m in before["members"] if m["pid"] not in survivors],
+        "killed": rest.killed,
+        "left": [processes.describe_process(m) for m in left],
+        "state": state(call, name)["state"],
+    }
 
 
 def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
@@ -275,14 +261,18 @@ def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
 
 
 def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str, Any]:
-    """A part of the server's log from a byte offset, up to whole lines.
+    """A part of the server's log from a byte offset, up to whole lines while it runs.
 
     A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
     says that the file was turned over and reading began anew.
     """
-    spec = Unit(call, name).spec()
+    unit = Unit(call, name)
+    spec = unit.spec() or {}
+    record = unit.record(spec.get("serial"))
+    # Looked at before the log is: nothing comes after the last words of a process that is gone.
+    runs = _alive(record, record)
     try:
-        file = open((spec or {}).get("log", ""), "rb")
+        file = open(spec.get("log", ""), "rb")
     except FileNotFoundError:
         return {"text": "", "offset": 0, "size": 0, "turned": False}
     with file:
@@ -292,6 +282,8 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
         file.seek(begin)
         data = file.read(limit)
     whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
+    if not runs and len(data) < limit:
+        whole = data
     text = whole.decode("utf-8", "replace")
     return {"text": text, "offset": begin + len(whole), "size": size, "turned": turned}
 

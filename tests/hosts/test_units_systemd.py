@@ -120,3 +120,17 @@ def test_it_starts_again_with_the_container(
     until("the server after the boot", booted, 60)
     with Session(transport(host)) as again:
         assert again.call("units.stop", name=NAME)["state"] == "stopped"
+
+
+def test_a_unit_of_before_does_not_come_back_at_boot(
+    session: Session, container: Container
+) -> None:
+    argv = ["sh", "-c", "exit 1"]
+    session.call("units.start", name=NAME, argv=argv, release="r1")
+    until("failed", lambda: state(session)["state"] == "failed")
+    assert "enabled" in systemctl(container, "is-enabled", UNIT)
+    argv = ["sleep", "60"]
+    started = session.call("units.start", name=NAME, argv=argv, release="r2", supervisor="agent")
+    assert (started["state"], started["kind"]) == ("running", "agent")
+    session.call("units.stop", name=NAME, grace=1)
+    assert "enabled" not in systemctl(container, "is-enabled", UNIT)

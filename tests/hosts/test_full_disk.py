@@ -1,0 +1,101 @@
+"""Disks that are full: what was there stays, what ends says so, and nothing is forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.errors import RemoteError
+from deployctl.hosts.bundle import bundle
+from deployctl.hosts.local import LocalTransport
+from deployctl.hosts.session import Session
+from tests.hosts.builds.waiting import until
+from tests.hosts.full_disk import fill, small_disk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
+
+
+@pytest.fixture
+def session(disk: Path) -> Iterator[Session]:
+    with Session(LocalTransport("local"), root=str(disk)) as session:
+        yield session
+
+
+def test_a_ledger_entry_that_was_cut_off_is_no_entry(session: Session, disk: Path) -> None:
+    session.call("releases.record", profile="p", entry={"kind": "first"})
+    filling = fill(disk)
+    with pytest.raises(RemoteError, match="No space left"):
+        session.call("releases.record", profile="p", entry={"kind": "second", "text": "x" * 9000})
+    filling.unlink()
+    session.call("releases.record", profile="p", entry={"kind": "third"})
+    kinds = [entry["kind"] for entry in session.call("releases.ledger", profile="p")]
+    assert kinds == ["first", "damaged", "third"]
+
+
+def test_the_lock_is_held_though_nobody_can_be_named(session: Session, disk: Path) -> None:
+    with Session(LocalTransport("other"), root=str(disk)) as other:
+        fill(disk)
+        assert session.call("releases.lock", profile="p", holder={"run": "1"}) == {"held": True}
+        with pytest.raises(RemoteError) as refused:
+            other.call("releases.lock", profile="p", holder={"run": "2"})
+        assert (refused.value.kind, refused.value.detail) == ("locked", {"run": "unknown"})
+
+
+def test_a_job_that_fills_the_disk_tells_its_outcome(session: Session, disk: Path) -> None:
+    text = f"dd if=/dev/zero of={disk}/filling bs=64k; sleep 2; exit 3"
+    step = {"phase": "work", "argv": ["sh", "-c", text]}
+    session.call("jobs.start", id="fills", steps=[step], stall=4)
+    final = session.call("jobs.follow", id="fills")
+    assert (final["state"], final["rc"]) == ("failed", 3)
+
+
+def test_a_server_is_stopped_and_forgotten_by_nobody(session: Session, disk: Path) -> None:
+    words: dict[str, Any] = {"argv": ["sleep", "60"], "release": "r", "supervisor": "agent"}
+    begun = session.call("units.start", name="toy", grace=1, **words)
+    fill(disk)
+    record = json.loads((disk / "profiles/toy/server/record.json").read_text())
+    os.kill(record["supervisor"]["pid"], 9)
+    ended = session.call("units.stop", name="toy", grace=1)
+    assert (ended["gone"], ended["left"]) == ([begun["pid"]], [])
+    assert session.call("units.state", name="toy")["members"] == []
+
+
+def test_what_could_not_be_recorded_is_found_and_recorded_later(
+    session: Session, disk: Path, tmp_path: Path
+) -> None:
+    folder = disk / "profiles/toy/server"
+    folder.mkdir(parents=True)
+    spec = {
+        "serial": "1-1",
+        "kind": "agent",
+        "argv": ["sleep", "60"],
+        "env": {},
+        "cwd": "/",
+        "log": str(tmp_path / "log"),
+        "release": "r",
+        "grace": 1,
+        "limits": {"restarts": 5, "window": 900, "log": 1 << 20},
+    }
+    (folder / "spec.json").write_text(json.dumps(spec))
+    (folder / "supervisor.lock").touch()
+    archive = tmp_path / "agent.pyz"
+    archive.write_bytes(bundle().data)
+    filling = fill(disk)
+    with subprocess.Popen([sys.executable, str(archive), "server", str(folder)]) as supervisor:
+        state = until(lambda: session.call("units.state", name="toy")["members"])
+        assert [member["comm"] for member in state] == ["sleep"]
+        filling.unlink()
+        until(lambda: session.call("units.state", name="toy")["state"] == "running")
+        assert session.call("units.stop", name="toy", grace=1)["state"] == "stopped"
+        assert supervisor.wait(10) == 0

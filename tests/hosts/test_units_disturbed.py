@@ -1,0 +1,119 @@
+"""Supervised servers whose start is given up, whose journal is gone, whose pid is a stranger's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.errors import RemoteError
+from deployctl.hosts.bundle import bundle
+from deployctl.hosts.local import LocalTransport
+from deployctl.hosts.session import Session
+from tests.hosts.builds.waiting import until
+
+NAME = "toy"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with Session(LocalTransport("local"), root=str(tmp_path)) as session:
+        yield session
+        session.call("units.stop", name=NAME, grace=1)
+
+
+def words(text: str, **more: Any) -> dict[str, Any]:
+    argv = ["sh", "-c", text]
+    made = {"name": NAME, "argv": argv, "release": "r", "supervisor": "agent", "grace": 1}
+    return {**made, **more}
+
+
+@pytest.mark.parametrize("after", [0.0, 0.03, 0.1])
+def test_a_start_that_was_given_up_does_not_come_up_after_the_stop(
+    session: Session, after: float
+) -> None:
+    starting = session.stream("units.start", **words("exec sleep 60"))
+    time.sleep(after)
+    starting.cancel()
+    session.call("units.stop", name=NAME, grace=1)
+    while starting.next() is not None:
+        pass
+    assert session.call("units.state", name=NAME)["state"] in ("stopped", "absent")
+    time.sleep(1)
+    assert session.call("units.state", name=NAME)["members"] == []
+
+
+def test_a_log_that_cannot_be_written_is_the_cause(session: Session) -> None:
+    begun = session.call("units.start", **words("exec sleep 60", log="@/none/server.log"))
+    assert begun["state"] == "failed" and "none/server.log" in begun["error"]
+
+
+def test_last_words_without_a_line_end(session: Session) -> None:
+    session.call("units.start", **words("printf 'one\\ntwo'; sleep 2"))
+    until(lambda: session.call("units.log", name=NAME)["text"] == "one\n")
+    until(lambda: session.call("units.state", name=NAME)["state"] == "exited")
+    assert session.call("units.log", name=NAME, offset=4)["text"] == "two"
+
+
+def test_children_begun_while_it_ends_end_too(session: Session) -> None:
+    stubborn = "trap 'sleep 61 & sleep 62 &' TERM; while :; do sleep 0.1; done"
+    session.call("units.start", **words(f"{stubborn} & wait"))
+    assert session.call("units.stop", name=NAME, grace=1)["left"] == []
+
+
+def test_a_number_given_anew_hides_no_worker(session: Session, tmp_path: Path) -> None:
+    session.call("units.start", **words("setsid sleep 60 & exec sleep 61"))
+    record = tmp_path / "profiles" / NAME / "server" / "record.json"
+    until(lambda: len(session.call("units.state", name=NAME)["members"]) == 2)
+    noted = json.loads(record.read_text())
+    for pid in (noted["supervisor"]["pid"], noted["pid"]):
+        os.kill(pid, 9)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        record.write_text(json.dumps({**noted, "pid": stranger.pid}))
+        (left,) = session.call("units.state", name=NAME)["members"]
+        assert left["command"] == "sleep 60" and left["pid"] != stranger.pid
+        with pytest.raises(RemoteError, match="runs already"):
+            session.call("units.start", **words("true"))
+        assert session.call("units.stop", name=NAME, grace=1)["left"] == []
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+@pytest.mark.parametrize("journal", ["gone", "still"])
+def test_a_journal_that_takes_nothing_takes_no_server_down(
+    session: Session, tmp_path: Path, journal: str
+) -> None:
+    folder = tmp_path / "profiles" / NAME / "server"
+    folder.mkdir(parents=True)
+    spec = {
+        "argv": ["sh", "-c", "while :; do seq 10000; sleep 0.1; done"],
+        "serial": "1-1",
+        "kind": "systemd",
+        "env": dict(os.environ),
+        "cwd": "/",
+        "grace": 1,
+        "log": str(folder / "server.log"),
+        "release": "r",
+        "limits": {"restarts": 5, "window": 900, "log": 1 << 20},
+    }
+    (folder / "spec.json").write_text(json.dumps(spec))
+    archive = tmp_path / "agent.pyz"
+    archive.write_bytes(bundle().data)
+    command = [sys.executable, str(archive), "server", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        if journal == "gone":
+            supervisor.stdout.close()
+        turned = folder / "server.log.1"
+        until(turned.exists)
+        assert supervisor.poll() is None
+        supervisor.terminate()
+        assert supervisor.wait(10) == 0
+    assert session.call("units.state", name=NAME)["state"] == "stopped"
