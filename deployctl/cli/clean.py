@@ -42,6 +42,7 @@ def clean(
     if scope is not None:
         chosen["scope"] = scope
     if plan_only:
+        running.lock_seconds(lock_wait)
         _plan(profile, chosen, sets, hosts, as_json)
         return
     running.perform(

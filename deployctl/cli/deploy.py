@@ -123,7 +123,7 @@ def plan(
     from deployctl.report import document, summary
 
     loaded = running.load(profile, sets, hosts)
-    chosen = running.load_playbook(playbook or loaded.playbook)
+    chosen = running.load_playbook(loaded.playbook if playbook is None else playbook)
     running.check_skip(skip, chosen)
     plans = [host for host, _ in survey(loaded, chosen, Options(skip=frozenset(skip)))]
     made = document.plan(loaded.name, chosen.name, plans)

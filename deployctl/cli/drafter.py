@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,6 +26,8 @@ app = Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 DIFFERS = 6
+Method = Literal["dflash", "eagle3", "eagle", "draft_model", "medusa"]
+"""Drafting methods that have a config.json."""
 
 File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A config.json here.")]
 Profile = Annotated[
@@ -118,7 +120,7 @@ def check(
         Path | None, typer.Option("--target", help="With a FILE: the target's config.json.")
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="With a FILE: draft tokens.")] = 1,
-    method: Annotated[str, typer.Option(help="With a FILE: the drafting method.")] = "dflash",
+    method: Annotated[Method, typer.Option(help="With a FILE: the drafting method.")] = "dflash",
     sets: options.Sets = [],
     hosts: options.Hosts = [],
     as_json: options.Json = False,

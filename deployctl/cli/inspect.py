@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from deployctl.cli import options, output, running
+from deployctl.errors import HostError
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +30,14 @@ def status(
 
     document = survey(running.load(profile, sets, hosts))
     output.show(document, status_lines(document), as_json)
+    _leave_where_unknown(document)
     raise typer.Exit(0 if all(host["healthy"] for host in document["hosts"]) else 7)
+
+
+def _leave_where_unknown(document: Mapping[str, Any]) -> None:
+    """Leave with the exit code of a host that could not be asked, once the others are shown."""
+    if any(host.get("error") for host in document["hosts"]):
+        raise typer.Exit(HostError.exit_code)
 
 
 def logs(
@@ -63,3 +72,4 @@ def history(
 
     document = ledger(running.load(profile, sets, hosts), last)
     output.show(document, history_lines(document), as_json)
+    _leave_where_unknown(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -145,6 +146,9 @@ def acceptance(
         "min_rate": min_rate,
         "min_drafts": min_drafts,
     }
+    for name, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"--{name.replace('_', '-')} {value}: write a finite number")
     settings = AcceptanceSettings.model_validate(
         {key: value for key, value in given.items() if value is not None}
     )

@@ -73,7 +73,7 @@ def perform(
     """Run a playbook (the profile's own for None) and leave with the run's exit code."""
     profile = load(profile_name, sets, hosts)
     chosen = (
-        load_playbook(playbook or profile.playbook)
+        load_playbook(profile.playbook if playbook is None else playbook)
         if playbook is None or isinstance(playbook, str)
         else playbook
     )
@@ -85,7 +85,7 @@ def perform(
         skip=frozenset(skip),
         steps=step_options or {},
         check_gates=check_gates,
-        lock_wait=_seconds(lock_wait),
+        lock_wait=lock_seconds(lock_wait),
         keep_failed=keep_failed,
         release=release,
         only_if_changed=only_if_changed,
@@ -159,10 +159,11 @@ def check_skip(skip: Sequence[str], playbook: Playbook) -> None:
         )
 
 
-def _seconds(text: str) -> float:
-    from deployctl.config.base import seconds
+def lock_seconds(text: str) -> float:
+    """The seconds of a --lock-wait; raises `UsageError`."""
+    from deployctl.config.base import LONGEST, seconds
 
     try:
-        return float(seconds(text))
+        return min(float(seconds(text)), LONGEST)
     except ValueError as error:
         raise UsageError(f"--lock-wait {text}: {error}") from error

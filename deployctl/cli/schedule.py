@@ -51,8 +51,9 @@ def add(
     from deployctl.engine import schedule, scheduled_run
 
     schedule.check_expression(at)
+    running.lock_seconds(lock_wait)
     loaded = running.load(profile, [], [])
-    chosen = running.load_playbook(playbook or loaded.playbook)
+    chosen = running.load_playbook(loaded.playbook if playbook is None else playbook)
     path = default_search().locate("profiles", profile).path.absolute()
     called = name or loaded.name
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", called):

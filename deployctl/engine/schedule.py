@@ -135,6 +135,8 @@ def load(path: Path) -> Entry:
         raise UsageError(
             f"nothing is scheduled as {path.stem}", next=f"scheduled: {known}"
         ) from None
+    except OSError as error:
+        raise UsageError(f"{path.stem[:80]} is no entry's name", error.strerror or "") from error
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{path} is damaged", str(error), "remove it and schedule anew") from error
 
@@ -155,6 +157,9 @@ def line(entry: Entry) -> str:
     return f"{entry.at} {shlex.join(words)}".replace("%", "\\%")
 
 
+_RUNS = " schedule run "
+
+
 def _marks(name: str) -> tuple[str, str]:
     return f"# deployctl schedule {name}: begin", f"# deployctl schedule {name}: end"
 
@@ -162,16 +167,16 @@ def _marks(name: str) -> tuple[str, str]:
 def without(table: str, name: str) -> str:
     """A crontab's text without an entry's lines; everything else as it was. Pure."""
     begin, end = _marks(name)
+    rest = table.removesuffix("\n").split("\n")
     kept: list[str] = []
-    inside = False
-    for text in table.splitlines():
-        if text == begin:
-            inside = True
-        elif text == end and inside:
-            inside = False
-        elif not inside:
-            kept.append(text)
-    return "\n".join(kept) + "\n" if kept else ""
+    while begin in rest:
+        at = rest.index(begin)
+        kept, rest = [*kept, *rest[:at]], rest[at + 1 :]
+        # Where somebody removed the end's mark, what follows is not ours but for one line.
+        ours = rest.index(end) + 1 if end in rest else int(bool(rest) and _RUNS in rest[0])
+        rest = rest[ours:]
+    kept += rest
+    return "\n".join(kept) + "\n" if any(kept) else ""
 
 
 def with_entry(table: str, entry: Entry) -> str:

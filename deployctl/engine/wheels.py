@@ -57,7 +57,7 @@ def users(session: Session) -> dict[str, list[str]]:
 
 def size(text: str) -> int:
     """`20G`, `500M` or a number, as bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise UsageError(f"not a size: {text}", next="write 20G or 500M")
     return int(float(match.group(1)) * _UNITS[match.group(2)])

@@ -36,7 +36,8 @@ def save_page(document: Mapping[str, Any]) -> Path:
     path = directory() / f"{document['run']}.html"
     earlier = [one for one in history(str(document["profile"])) if one["run"] < document["run"]]
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(page(document, earlier), encoding="utf-8")
+    # An answer may hold half a character, which no encoding has.
+    temporary.write_bytes(page(document, earlier).encode("utf-8", "xmlcharrefreplace"))
     temporary.replace(path)
     return path
 
@@ -64,10 +65,10 @@ def runs() -> list[str]:
 def load(run: str | None = None) -> dict[str, Any]:
     """One run's report, or the newest; raises UsageError where there is none."""
     known = runs()
-    name = run or (known[-1] if known else None)
+    name = run if run is not None else (known[-1] if known else None)
     if name is None or name not in known:
         raise UsageError(
-            f"no report of run {run}" if run else "no reports yet",
+            "no reports yet" if run is None else f"no report of run {run}",
             f"looked in {directory()}",
             "run deployctl up first, or name one of the runs there",
         )

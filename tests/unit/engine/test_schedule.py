@@ -136,3 +136,15 @@ def test_the_stated_environment_has_no_agent_and_a_whole_path() -> None:
     stated = schedule.stated_environment({"SSH_AUTH_SOCK": "/x", "XDG_STATE_HOME": "/s"})
     assert "SSH_AUTH_SOCK" not in stated and stated["XDG_STATE_HOME"] == "/s"
     assert "/usr/sbin" in stated["PATH"].split(os.pathsep)
+
+
+def test_lines_after_an_entry_whose_end_was_removed_stay(entry: schedule.Entry) -> None:
+    begin, line, _ = schedule.with_entry("", entry).splitlines()
+    for damaged in (f"{begin}\n{line}\n{TABLE}", f"{begin}\n{TABLE}", f"{TABLE}{begin}\n"):
+        assert schedule.without(damaged, "toy") == TABLE
+
+
+def test_a_name_that_no_file_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="is no entry's name"):
+        schedule.load(schedule.file_of("x" * 5000))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.report import charts
+from deployctl.report import charts, store
 from deployctl.report.markup import element
 from deployctl.report.page import page
 from tests.unit.report import documents
@@ -260,3 +260,13 @@ def _unfiltered(kind: int, line: bytes, above: bytes, depth: int) -> bytes:
             guess = min((left, up, corner), key=lambda near: abs(far - near))
         made[i] = (value + guess) & 0xFF
     return bytes(made)
+
+
+def test_a_page_can_be_kept_whatever_an_answer_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    document = {**documents.passed(), "profile": "half \ud800 a character"}
+    store.save(document)
+    kept = store.save_page(document)
+    assert "half &#55296; a character" in kept.read_text("utf-8")
