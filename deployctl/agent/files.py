@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
 import tempfile
+import time
 from typing import Any, BinaryIO, Callable, Dict, Iterator, Optional
 
 from .interface import AgentError, Call
 
 CHUNK = 1 << 20
+WRITING = ".writing."
+STALE = 60.0
+"""Seconds after which a file that nobody writes is left over."""
 
 
 def read(call: Call, path: str, limit: int = 1 << 20) -> Dict[str, Any]:
@@ -102,17 +107,24 @@ def list(call: Call, path: str) -> Dict[str, Any]:  # noqa: A001
     try:
         with os.scandir(name) as found:
             for entry in found:
-                status = entry.stat(follow_symlinks=False)
-                entries[entry.name] = {
-                    "kind": _kind(status.st_mode),
-                    "size": status.st_size,
-                    "mode": stat.S_IMODE(status.st_mode),
-                    "modified": status.st_mtime,
-                    "link": os.readlink(entry.path) if entry.is_symlink() else None,
-                }
+                try:
+                    entries[entry.name] = _entry(entry)
+                except FileNotFoundError:
+                    continue  # gone since the directory was read
     except FileNotFoundError:
         return {"path": name, "exists": False, "entries": {}}
     return {"path": name, "exists": True, "entries": entries}
+
+
+def _entry(entry: "os.DirEntry[str]") -> Dict[str, Any]:
+    status = entry.stat(follow_symlinks=False)
+    return {
+        "kind": _kind(status.st_mode),
+        "size": status.st_size,
+        "mode": stat.S_IMODE(status.st_mode),
+        "modified": status.st_mtime,
+        "link": os.readlink(entry.path) if entry.is_symlink() else None,
+    }
 
 
 def tree_digest(call: Call, path: str) -> Dict[str, Any]:
@@ -194,8 +206,11 @@ def _replace(name: str, mode: Optional[int], fill: Callable[[BinaryIO], Any]) ->
         raise AgentError("not-a-file", f"{name} is a directory")
     if mode is None:
         mode = stat.S_IMODE(before.st_mode) if before is not None else 0o644
-    descriptor, temporary = tempfile.mkstemp(prefix=".writing.", dir=directory)
+    _sweep(directory)
+    descriptor, temporary = tempfile.mkstemp(prefix=WRITING, dir=directory)
     try:
+        # Held for as long as it is written: a lock tells it from what a dead agent left.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         with os.fdopen(descriptor, "w+b") as file:
             if before is not None and os.geteuid() == 0:
                 os.fchown(descriptor, before.st_uid, before.st_gid)
@@ -203,7 +218,7 @@ def _replace(name: str, mode: Optional[int], fill: Callable[[BinaryIO], Any]) ->
             fill(file)
             file.flush()
             os.fsync(descriptor)
-        os.replace(temporary, name)
+            os.replace(temporary, name)
     except BaseException:
         os.unlink(temporary)
         raise
@@ -214,6 +229,20 @@ def _replace(name: str, mode: Optional[int], fill: Callable[[BinaryIO], Any]) ->
         "size": os.stat(name).st_size,
         "mode": mode,
     }
+
+
+def _sweep(directory: str) -> None:
+    """Remove what agents left here that died while they wrote: half a wheel is hundreds of MB."""
+    for entry in os.scandir(directory):
+        if not entry.name.startswith(WRITING):
+            continue
+        try:
+            with open(entry.path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(file.fileno()).st_mtime > STALE:
+                    os.unlink(entry.path)
+        except OSError:
+            continue  # being written, or gone meanwhile
 
 
 def _sync_directory(directory: str) -> None:

@@ -11,6 +11,7 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
+from http.client import HTTPException
 from typing import Any, Dict, List, Optional
 
 from . import models
@@ -119,8 +120,8 @@ class Hub:
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error, repo, revision) from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
+        except (OSError, ValueError, HTTPException) as error:
+            reason = str(getattr(error, "reason", error)).strip() or type(error).__name__
             raise Refused("unreachable", "%s: %s" % (self.endpoint, reason)) from error
 
     def _refusal(self, error: urllib.error.HTTPError, repo: str, revision: str) -> Refused:

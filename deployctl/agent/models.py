@@ -12,6 +12,8 @@ from typing import Any, Dict, List, Optional
 from .interface import AgentError, Call
 
 CONFIG_LIMIT = 1 << 20
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a JSON file runs into that is not of the form that it should have."""
 MASK = re.compile(r"^[<\[]\|?_?mask_?\|?[>\]]$", re.IGNORECASE)
 
 
@@ -86,24 +88,24 @@ def _inspect(
         with open(full, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(min(length, 100 << 20)))
-    except (OSError, struct.error, ValueError) as error:
+        header.pop("__metadata__", None)
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+        shapes.update({key: entry["shape"] for key, entry in header.items()})
+    except (OSError, struct.error, *MALFORMED) as error:
         damaged[name] = "its header cannot be read: %s" % error
         return
-    header.pop("__metadata__", None)
-    end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
     if size != 8 + length + end:
         damaged[name] = "%d bytes, its header promises %d" % (size, 8 + length + end)
-    shapes.update({key: entry["shape"] for key, entry in header.items()})
 
 
 def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
     """Shards that an index names and that are not there."""
     try:
         with open(os.path.join(place, "model.safetensors.index.json"), encoding="utf-8") as file:
-            named = set(json.load(file)["weight_map"].values())
+            named = {str(name) for name in json.load(file)["weight_map"].values()}
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError) as error:
+    except MALFORMED as error:
         return {"model.safetensors.index.json": "cannot be read: %s" % error}
     return dict.fromkeys(sorted(named - set(files)), "named by the index, not there")
 
@@ -114,7 +116,7 @@ def _mask_tokens(path: str) -> Optional[List[int]]:
         with open(path, encoding="utf-8") as file:
             tokens = json.load(file)["added_tokens_decoder"]
         return sorted(int(i) for i, t in tokens.items() if MASK.match(t["content"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, *MALFORMED):
         return None
 
 

@@ -8,6 +8,7 @@ import re
 import tempfile
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any, Dict, List, Optional
 
 from . import programs
@@ -189,8 +190,8 @@ def first_found(call: Call, urls: List[str], timeout: float = 30.0) -> Dict[str,
                 return {"url": url, "tried": tried}
         except urllib.error.HTTPError as error:
             tried[url] = error.code
-        except (OSError, ValueError) as error:
-            tried[url] = str(error)
+        except (OSError, ValueError, HTTPException) as error:
+            tried[url] = str(error).strip() or type(error).__name__
     return {"url": None, "tried": tried}
 
 

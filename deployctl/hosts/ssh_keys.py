@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from paramiko import (
     AuthenticationException,
     BadAuthenticationType,
@@ -17,6 +18,7 @@ from paramiko import (
     Transport,
 )
 from paramiko.agent import AgentSSH
+from paramiko.pkey import UnknownKeyType
 
 from deployctl.errors import AccessRefused, Unreachable
 from deployctl.hosts.known_hosts import fingerprint
@@ -24,6 +26,10 @@ from deployctl.hosts.ssh_config import Endpoint
 
 AGENT_LIMIT = 5.0
 """Seconds for an answer of the user's key agent."""
+
+
+UNKNOWN_KINDS = (UnsupportedAlgorithm, UnknownKeyType)
+"""A key of a kind that paramiko cannot read: on a FIDO token, DSA."""
 
 
 class KeyAgent(AgentSSH):
@@ -120,7 +126,7 @@ class UserKeys:
                 continue
             try:
                 key = PKey.from_path(path)
-            except (SSHException, ValueError, TypeError, OSError) as error:
+            except (SSHException, ValueError, TypeError, OSError, *UNKNOWN_KINDS) as error:
                 self._notes.append(f"{path}: {_unreadable(error)}")
                 continue
             by_data.pop(key.asbytes(), None)
@@ -150,4 +156,6 @@ def _short(error: Exception) -> str:
 def _unreadable(error: Exception) -> str:
     if isinstance(error, TypeError) or "assword" in str(error):
         return "needs a passphrase: hand it to a key agent with ssh-add"
+    if isinstance(error, UNKNOWN_KINDS):
+        return "a kind of key that cannot be read here: hand it to a key agent with ssh-add"
     return str(error) or type(error).__name__

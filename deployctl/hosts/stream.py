@@ -75,14 +75,18 @@ def upload(session: Session, source: Path, path: str, mode: int | None = None) -
         file.seek(0)
         stream = session.stream("files.put", path=path, size=size, sha256=digest, mode=mode)
         sent = taken = 0
-        while stream.failure is None and (data := file.read(CHUNK)):
-            stream.feed(base64.b64encode(data).decode("ascii"))
-            sent += len(data)
-            while sent - taken > AHEAD:
-                event = stream.next()
-                if event is None:
-                    break
-                taken = event["taken"]
+        try:
+            while stream.failure is None and (data := file.read(CHUNK)):
+                stream.feed(base64.b64encode(data).decode("ascii"))
+                sent += len(data)
+                while sent - taken > AHEAD:
+                    event = stream.next()
+                    if event is None:
+                        break
+                    taken = event["taken"]
+        except BaseException:
+            stream.cancel()
+            raise
     if sent < size:
         stream.cancel()  # the file became shorter meanwhile
     result: dict[str, Any] = stream.result()

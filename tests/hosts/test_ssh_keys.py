@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import stat
 import subprocess
@@ -18,6 +19,21 @@ from deployctl.errors import (
 )
 from tests.hosts.lab.reach import fingerprint, lock_key, reach, refusal
 from tests.hosts.lab.sshd import Sshd, make_key, public
+
+
+def key_on_a_token() -> str:
+    """What `ssh-keygen -t ed25519-sk` writes: the secret itself stays on the FIDO token."""
+
+    def text(data: bytes) -> bytes:
+        return len(data).to_bytes(4, "big") + data
+
+    kind = text(b"sk-ssh-ed25519@openssh.com") + text(bytes(32)) + text(b"ssh:")
+    secret = bytes(8) + kind + b"\x01" + text(b"handle") + text(b"") + text(b"me")
+    secret += bytes(range(1, 8))[: -len(secret) % 8]
+    head = b"openssh-key-v1\0" + text(b"none") + text(b"none") + text(b"")
+    whole = head + (1).to_bytes(4, "big") + text(kind) + text(secret)
+    name = "OPENSSH PRIVATE KEY-----"
+    return f"-----BEGIN {name}\n{base64.encodebytes(whole).decode()}-----END {name}\n"
 
 
 class TestHostKeys:
@@ -124,6 +140,16 @@ class TestUserKeys:
         sshd.config_file().write_text("IdentityAgent none\nIdentitiesOnly yes\n")
         error = refusal(sshd.settings(identity_file=str(tmp_path / "missing")))
         assert f"{tmp_path}/missing: no such file" in error.why
+
+    def test_a_key_on_a_token_does_not_hide_the_next_one(self, sshd: Sshd, tmp_path: Path) -> None:
+        token = tmp_path / "id_ed25519_sk"
+        token.write_text(key_on_a_token())
+        sshd.config_file().write_text(f"IdentityAgent none\nIdentityFile {sshd.user_key}\n")
+        assert reach(sshd.settings(identity_file=str(token))) == (b"", 0)
+        sshd.config_file().write_text("IdentityAgent none\nIdentitiesOnly yes\n")
+        error = refusal(sshd.settings(identity_file=str(token)))
+        assert isinstance(error, AccessRefused)
+        assert f"{token}: a kind of key that cannot be read here" in error.why
 
     def test_a_passphrase_is_never_asked_for(self, sshd: Sshd) -> None:
         lock_key(sshd.user_key, "secret")

@@ -11,7 +11,8 @@ import pytest
 
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts.session import Limits, Session
-from deployctl.hosts.stream import AHEAD, upload
+from deployctl.hosts.stream import AHEAD, Stream, upload
+from tests.hosts.builds.waiting import until
 from tests.hosts.lab.stand_in import start
 
 
@@ -46,6 +47,21 @@ class TestUpload:
     def test_an_empty_file(self, session: Session, tmp_path: Path) -> None:
         (tmp_path / "source").write_bytes(b"")
         assert upload(session, tmp_path / "source", "@/copy")["size"] == 0
+
+    def test_one_that_is_interrupted_leaves_nothing(
+        self, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "source").write_bytes(bytes(5_000_000))
+        there = tmp_path / "there"
+
+        def interrupted(stream: Stream) -> None:
+            until(lambda: there.is_dir() and list(there.iterdir()))
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Stream, "next", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            upload(session, tmp_path / "source", "@/there/copy")
+        until(lambda: not list(there.iterdir()))
 
     def test_it_does_not_run_ahead_of_the_host(self, watched: Session, tmp_path: Path) -> None:
         source = tmp_path / "source"

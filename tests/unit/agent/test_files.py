@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
 import stat
@@ -184,6 +185,35 @@ class TestPut:
         assert caught.value.kind == kind
         assert (root / "big").read_text() == "before"
         assert names(root) == ["big"]
+
+
+class TestLeftOver:
+    def test_what_a_dead_agent_wrote_goes_and_nothing_else(self, call: Call, root: Path) -> None:
+        for name in (".writing.dead", ".writing.held", "other"):
+            (root / name).write_bytes(b"x")
+            os.utime(root / name, (1, 1))
+        (root / ".writing.new").write_bytes(b"x")
+        with (root / ".writing.held").open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            files.write(call, "@/made", text="y")
+        assert names(root) == [".writing.held", ".writing.new", "made", "other"]
+
+
+class TestList:
+    def test_what_goes_while_it_is_looked_at(
+        self, call: Call, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "stays").touch()
+        (root / "goes").touch()
+        tell = files._entry
+
+        def late(entry: os.DirEntry[str]) -> dict[str, Any]:
+            (root / "goes").unlink(missing_ok=True)
+            return tell(entry)
+
+        monkeypatch.setattr(files, "_entry", late)
+        found = files.list(call, "@")
+        assert found["exists"] and "stays" in found["entries"]
 
 
 class TestTrees:
