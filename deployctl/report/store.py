@@ -11,6 +11,7 @@ from typing import Any
 from platformdirs import user_state_path
 
 from deployctl.errors import UsageError
+from deployctl.report.document import SCHEMA
 
 
 def directory() -> Path:
@@ -48,11 +49,8 @@ def history(profile: str, last: int = 20) -> list[dict[str, Any]]:
     for run in reversed(runs()):
         if len(found) == last:
             break
-        try:
-            document = json.loads((directory() / f"{run}.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        if document.get("profile") == profile and document.get("hosts"):
+        document = _read(run)
+        if document is not None and document["profile"] == profile and document["hosts"]:
             found.append(document)
     return found[::-1]
 
@@ -72,5 +70,19 @@ def load(run: str | None = None) -> dict[str, Any]:
             f"looked in {directory()}",
             "run deployctl up first, or name one of the runs there",
         )
-    document: dict[str, Any] = json.loads((directory() / f"{name}.json").read_text("utf-8"))
+    document = _read(name)
+    if document is None:
+        raise UsageError(
+            f"the report of run {name} is damaged", next=f"remove {directory() / f'{name}.json'}"
+        )
     return document
+
+
+def _read(run: str) -> dict[str, Any] | None:
+    """A kept report; None where its file is damaged, or holds something else."""
+    try:
+        document = json.loads((directory() / f"{run}.json").read_text("utf-8"))
+        told = all(step["step"] for host in document["hosts"] for step in host["steps"])
+        return document if told and document["schema"] == SCHEMA and document["profile"] else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None

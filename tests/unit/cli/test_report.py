@@ -59,3 +59,18 @@ def test_a_textfile_beside(tmp_path: Path) -> None:
     path = tmp_path / "deployctl.prom"
     assert CliRunner().invoke(app, ["report", "--metrics-file", str(path)]).exit_code == 0
     assert "deployctl_run_exit_code" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "[" * 20_000, '{"hosts": [{}]}', '{"schema": "x", "hosts": []}', "\xff"]
+)
+def test_a_damaged_report_is_said_to_be_and_passed_over(text: str) -> None:
+    document = documents.passed()
+    for run in ("0", "zz"):
+        (store.directory() / f"{run}.json").write_text(text, encoding="latin-1")
+    store.save(document)
+    assert store.save_page(document).is_file()
+    assert len(store.history(document["profile"])) == 2
+    done = CliRunner().invoke(app, ["report", "zz"])
+    assert isinstance(done.exception, UsageError)
+    assert "is damaged" in str(done.exception)
