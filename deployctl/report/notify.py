@@ -6,6 +6,7 @@ Tags headers, as its documentation describes publishing.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -91,10 +92,24 @@ def _post(
     """Send one message; why it could not be sent, or nothing."""
     headers, body = _rendered(settings.template, document, secrets)
     try:
-        answer = httpx.post(url, content=body.encode(), headers=headers, timeout=settings.timeout)
+        status = asyncio.run(
+            _status(url, body.encode("utf-8", "replace"), headers, settings.timeout)
+        )
+    except TimeoutError:
+        return f"Timeout: no answer within {settings.timeout:g} s"
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         return f"{type(error).__name__}: {error}"
-    return "" if answer.is_success else f"HTTP {answer.status_code}"
+    return "" if 200 <= status < 300 else f"HTTP {status}"
+
+
+async def _status(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> int:
+    """A webhook's answer, whose body nobody needs, within one limit on all of it."""
+    async with (
+        asyncio.timeout(timeout),
+        httpx.AsyncClient(timeout=None) as client,
+        client.stream("POST", url, content=body, headers=headers) as answer,
+    ):
+        return answer.status_code
 
 
 def _rendered(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from deployctl.config.profile import Profile
 from deployctl.report import notify
 from tests.hosts.served.webhook import Webhook
+from tests.unit.vllm.loopback import serving
 
 SECRET = 'tok"en-of-the-hub'
 
@@ -111,3 +114,26 @@ def test_what_cannot_be_told_is_a_sentence_without_the_url() -> None:
     assert bad.startswith("notify: json: ") and "no url" not in bad
     (unset,) = notify.send(profile(), document(), {})
     assert unset == "notify: the variable HOOK is not set"
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 500 No\r\n\r\n"])
+def test_a_webhook_that_trickles_costs_its_time_and_no_more(head: bytes) -> None:
+    def trickle(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(head)
+        with suppress(OSError):
+            while True:
+                connection.sendall(b"x")
+                time.sleep(0.05)
+
+    with serving(trickle) as url:
+        began = time.monotonic()
+        said = notify.send(profile(timeout=0.5), document(), {"HOOK": url})
+        assert time.monotonic() - began < 2
+    assert len(said) == 1
+
+
+def test_half_a_character_is_replaced() -> None:
+    with Webhook() as hook:
+        told = document()
+        told["hosts"][0]["error"]["what"] = "x\ud800"
+        assert notify.send(profile(template="ntfy"), told, {"HOOK": hook.url}) == []
