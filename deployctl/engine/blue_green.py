@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployctl.engine import events, ledger, lock, rollback, slots, takeover
+from deployctl.engine.aftermath import left_behind
 from deployctl.engine.connect import Connected, connect
 from deployctl.engine.host_run import HostRun
-from deployctl.engine.plan import RELEASES, ask, questions, wanted_release
+from deployctl.engine.plan import RELEASES, ask, questions, unanswered, wanted_release
 from deployctl.engine.record import HostRecord, StepRecord, outcome
 from deployctl.engine.slots import Slot
-from deployctl.errors import DeployError, HostError, RemoteError
+from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
 from deployctl.hosts.session import Call
-from deployctl.steps.interface import Answers, Deployment
+from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.launch import ALWAYS
 from deployctl.vllm.acceptance.metrics import Unreadable, in_flight
 
@@ -36,20 +37,36 @@ class BlueGreenRun:
     live: Slot | None = None
     front: str = "absent"
     """What the profile's own unit runs: the front, a release from before, or nothing."""
+    listens: slots.Address | None = None
+    """Where the front was told to listen."""
 
     def run(self) -> None:
         """Do it; failures are raised or in the record, as `HostRun.run` has them."""
-        names = {step.name for step in self.whole.steps}
-        if "down" in names:
-            self._down()
+        names, record = {step.name for step in self.whole.steps}, self.whole.record
+        hooks = self.whole.hooks
+        # The last hooks are the whole run's, not those of the slots' parts in it.
+        self.whole = replace(self.whole, hooks=replace(hooks, final=()))
+        try:
+            if "down" in names:
+                self._down()
+            connected = connect(self.whole.wanted.host)
+        except DeployError as error:
+            record.error = record.error or error
+            record.steps += hooks.finish(record.host, None)
             return
-        with connect(self.whole.wanted.host) as connected:
-            self._look(connected)
+        with connected:
             try:
-                self._choose(connected, "launch" in names)
+                if "down" not in names:
+                    self._look(connected)
+                    self._choose(connected, "launch" in names)
+            except Unanswered as error:
+                record.error = unanswered(record.host, error)
+            except DeployError as error:
+                record.error = record.error or error
             finally:
                 # The slot's own run has counted its own.
-                self.whole.record.round_trips += connected.round_trips
+                record.round_trips += connected.round_trips
+            record.steps += hooks.finish(record.host, connected.session)
 
     def _choose(self, connected: Connected, launches: bool) -> None:
         """Ask the live slot's gates, keep it, or replace it."""
@@ -76,7 +93,7 @@ class BlueGreenRun:
         )
         if isinstance(taken, RemoteError):
             raise lock.held(whole.record.host, taken) if taken.kind == "locked" else taken
-        self.live = slots.live(front)
+        self.live, self.listens = slots.live(front), slots.listens(front)
         if not isinstance(unit, RemoteError) and unit["state"] in ("starting", "running"):
             self.front = str(unit["release"])
         dead = takeover.find(entries if isinstance(entries, list) else [])
@@ -127,21 +144,48 @@ class BlueGreenRun:
         slot = slots.other(self.live) if self.live else "blue"
         self._note(connected, ledger.begun(whole.run_record, record, whole.wanted.profile, slot))
         try:
+            self._check_port(connected)
             self._inner(slot, record).run()
             record.previous = self.live
             if record.error is not None:
                 if not whole.options.keep_failed:
                     self._retire(connected, slot, drain=False)
-                record.restored = self.live is not None
+                record.restored = self._goes_on(connected)
                 return
             self._note(connected, ledger.phase(whole.run_record, record, "switching"))
             self._turn(connected, slot)
             record.changed = True
         except DeployError as error:
             record.error = error
+        except KeyboardInterrupt:
+            record.error = self._cut_short(connected, slot)
         finally:
             closing = outcome([record])[0]
             self._note(connected, ledger.ended(whole.run_record, record, closing))
+
+    def _goes_on(self, connected: Connected) -> bool:
+        """Whether a failure past the staging leaves the live slot serving, as a way back would."""
+        past = {s.step for s in self.whole.record.steps if s.attempted and s.status != "skipped"}
+        if self.live is None or "launch" not in past:
+            return False
+        name = slots.slot_profile(self.whole.wanted.profile, self.live).name
+        unit = connected.session.call("units.state", name=name)
+        return bool(unit["state"] == "running" and unit["kept"])
+
+    def _cut_short(self, connected: Connected, slot: Slot) -> Interrupted:
+        profile = self.whole.wanted.profile
+        with self.whole.interrupts.shielded():
+            left = [
+                f"slot {one}: {left_behind(connected.session, f'{profile.name}.{one}')}"
+                for one in slots.SLOTS
+            ]
+            turned = slots.live(connected.session.ask([slots.ask_live(profile)])[0])
+        leads = f"the front leads to slot {turned}" if turned else "no slot was turned to"
+        return Interrupted(
+            f"{self.whole.record.host}: interrupted while turning to slot {slot}",
+            "; ".join([leads, *left]),
+            f"run: deployctl up --profile {profile.name} (it ends what is left over)",
+        )
 
     def _turn(self, connected: Connected, slot: Slot) -> None:
         profile, record = self.whole.wanted.profile, self.whole.record
@@ -157,11 +201,16 @@ class BlueGreenRun:
         record.steps.append(StepRecord("switch", "changed", seconds, evidence))
 
     def _front(self, connected: Connected) -> None:
-        """The front runs and listens; a release that held the port itself makes way once."""
+        """The front runs and listens where it is wanted; a release that held the port itself makes
+        way once."""
         session, profile = connected.session, self.whole.wanted.profile
-        if self.front == slots.FRONT:
+        wanted = (profile.serve.host, profile.serve.port)
+        if self.front == slots.FRONT and self.listens == wanted:
             return
-        began = time.monotonic()
+        self._check_port(connected)
+        began, before = time.monotonic(), self.front
+        if self.live is not None and self.listens != wanted:
+            slots.turn(session, profile, self.live)
         interrupts = self.front != "absent"
         grace = profile.serve.stop_grace
         session.call("units.stop", name=profile.name, grace=grace)
@@ -175,10 +224,29 @@ class BlueGreenRun:
                     "free the port, or choose another serve.port",
                 )
             time.sleep(POLL / 5)
-        self.front = slots.FRONT
+        self.front, self.listens = slots.FRONT, wanted
+        self.whole.record.changed = True
+        evidence = {"before": before, "port": profile.serve.port}
+        seconds = time.monotonic() - began
+        self.whole.record.steps.append(StepRecord("front", "changed", seconds, evidence))
         if interrupts:
             self.whole.record.gaps = [time.monotonic() - began]
             self.whole.record.without_service = self.whole.record.gaps[0]
+
+    def _check_port(self, connected: Connected) -> None:
+        """Raise where somebody else holds the front's port, before anything makes way for it."""
+        profile = self.whole.wanted.profile
+        port, unit = profile.serve.port, connected.session.call("units.state", name=profile.name)
+        ours = {member["pid"] for member in unit["members"]}
+        found = connected.session.call("network.listener", port=port)
+        others = [holder for holder in found["holders"] if holder["pid"] not in ours]
+        if others:
+            raise HostError(
+                self.whole.record.host,
+                f"port {port}, the front's, is held by pid {others[0]['pid']}",
+                str(others[0]["command"] or others[0]["comm"]),
+                "stop that program, or choose another serve.port",
+            )
 
     def _retire(self, connected: Connected, slot: Slot, drain: bool) -> dict[str, Any]:
         """Stop a slot's server; with `drain` once its requests have ended or their time is over."""
@@ -219,8 +287,7 @@ class BlueGreenRun:
         ended = whole.record.steps
         for slot in slots.SLOTS:
             inner = HostRecord(whole.record.host)
-            hooks = replace(whole.hooks, final=())
-            replace(self._inner(slot, inner), hooks=hooks).run()
+            self._inner(slot, inner).run()
             ended += [replace(step, step=f"{slot}-{step.step}") for step in inner.steps]
             whole.record.error = whole.record.error or inner.error
             whole.record.changed = whole.record.changed or inner.changed

@@ -107,8 +107,14 @@ def outcome(hosts: Sequence[HostRecord]) -> tuple[Outcome, int]:
                 return "undecided", host.error.exit_code
             return "failed", host.error.exit_code
     if any(host.changed for host in hosts):
-        launched = any(s.step == "launch" and s.status != "skipped" for h in hosts for s in h.steps)
-        return ("deployed" if launched else "changed"), 0
+        return ("deployed" if any(_launched(host) for host in hosts) else "changed"), 0
     if any(s.status == "passed" and not s.hook for host in hosts for s in host.steps):
         return "passed", 0
     return "unchanged", 0
+
+
+def _launched(host: HostRecord) -> bool:
+    """Whether a server was started, or one that a dead run had started was made current."""
+    found = [step.status for step in host.steps if step.step == "launch"]
+    anew = host.release != host.previous
+    return any(status != "skipped" and (status != "unchanged" or anew) for status in found)

@@ -12,6 +12,7 @@ from deployctl.hosts.session import Call, Session
 
 Slot = Literal["blue", "green"]
 SLOTS: tuple[Slot, Slot] = ("blue", "green")
+Address = tuple[str, int]
 FRONT = "front"
 """What the front's unit runs, in place of a release."""
 
@@ -55,6 +56,14 @@ def live(answer: Any) -> Slot | None:
         return None
     found = json.loads(answer["text"]).get("slot")
     return found if found in SLOTS else None
+
+
+def listens(answer: Any) -> Address | None:
+    """Where the front was told to listen, from the answer to `ask_live`; None where it was not."""
+    if not isinstance(answer, dict) or not answer.get("exists"):
+        return None
+    found = json.loads(answer["text"])
+    return str(found.get("host")), int(found.get("port") or 0)
 
 
 def serving(session: Session, profile: Profile) -> Profile:

@@ -11,7 +11,7 @@ from deployctl.engine import slots, takeover
 from deployctl.engine.connect import connect
 from deployctl.engine.ledger import GATES
 from deployctl.engine.plan import ask
-from deployctl.errors import NotReady, UsageError
+from deployctl.errors import HostError, NotReady, UsageError
 from deployctl.hosts.session import Session
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
@@ -48,11 +48,41 @@ def survey(profile: Profile) -> dict[str, Any]:
     """What serves on each host, since when, healthy or not; one round trip a host."""
     hosts = []
     for host in profile.hosts:
-        with connect(host) as connected:
-            serving = slots.serving(connected.session, profile)
-            answers, _ = ask(connected, _questions(serving))
-        hosts.append({**_host(host, answers), "unit": serving.name})
+        try:
+            with connect(host) as connected:
+                serving = slots.serving(connected.session, profile)
+                asked = {**_questions(serving), **_front_questions(profile)}
+                answers, _ = ask(connected, asked)
+        except HostError as error:
+            hosts.append(_unreached(host, error))
+            continue
+        found = {**_host(host, answers), "unit": serving.name}
+        hosts.append(_with_front(found, answers) if slots.blue_green(profile) else found)
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+
+
+def _unreached(host: HostSettings, error: HostError) -> dict[str, Any]:
+    """A host that cannot be asked hides no other."""
+    told = {"what": error.what, "why": error.why, "next": error.next}
+    return {"host": host.name, "healthy": False, "state": "unknown", "error": told}
+
+
+def _front_questions(profile: Profile) -> dict[str, Question]:
+    """What stands before the slots of a blue-green profile: nobody reaches them without it."""
+    if not slots.blue_green(profile):
+        return {}
+    return {
+        "front": Question("front", "units.state", {"name": profile.name}),
+        "front.port": Question("front.port", "network.listener", {"port": profile.serve.port}),
+    }
+
+
+def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
+    unit, port = answers.get("front") or {}, answers.get("front.port") or {}
+    listening = port.get("listening")
+    front = {"state": unit.get("state", "unknown"), "listening": listening}
+    healthy = found["healthy"] and front == {"state": "running", "listening": True}
+    return {**found, "front": front, "healthy": healthy}
 
 
 def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
@@ -141,8 +171,12 @@ def ledger(profile: Profile, last: int) -> dict[str, Any]:
     """The last entries of every host's ledger, oldest first."""
     hosts = []
     for host in profile.hosts:
-        with connect(host) as connected:
-            entries = connected.session.call("releases.ledger", profile=profile.name)
+        try:
+            with connect(host) as connected:
+                entries = connected.session.call("releases.ledger", profile=profile.name)
+        except HostError as error:
+            hosts.append({**_unreached(host, error), "runs": [], "damaged": []})
+            continue
         damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
         hosts.append({"host": host.name, "runs": _runs(entries)[-last:], "damaged": damaged})
     return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}

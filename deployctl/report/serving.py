@@ -15,10 +15,15 @@ WORDS = {"stopped": "stopped", "absent": "nothing was ever started"}
 def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A status in lines."""
     for host in document["hosts"]:
+        if host.get("error"):
+            yield from _unknown(host)
+            continue
         yield f"{host['host']}  {_headline(host)}"
         yield f"  state     {_state(host)}"
         links = f"current {host['current'] or 'none'}, previous {host['previous'] or 'none'}"
         yield f"  release   {host['serving'] or 'none'} ({links})"
+        if host.get("front"):
+            yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
         if host["pid"]:
             yield f"  process   {_process(host)}"
         drift = {None: "unknown", True: "DRIFTED", False: "as proven"}[host["drift"]]
@@ -32,6 +37,21 @@ def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
         for gate, said in host["verdicts"].items():
             of = "" if said["this_process"] or not host["pid"] else ", on an earlier process"
             yield f"  {gate:<9} last verdict {said['verdict']}, measured{of} {when(said['time'])}"
+
+
+def _unknown(host: Mapping[str, Any]) -> Iterator[str]:
+    """A host of which nothing can be told now, and why."""
+    error = host["error"]
+    yield f"{host['host']}  unknown"
+    yield f"  error: {error['what']}"
+    yield from (f"    why: {line}" for line in error["why"].splitlines())
+    if error["next"]:
+        yield f"    next: {error['next']}"
+
+
+def _listens(front: Mapping[str, Any]) -> str:
+    words = {True: "its port is open", False: "its port is NOT open"}
+    return words.get(front["listening"], "whether its port is open is unknown")
 
 
 def _headline(host: Mapping[str, Any]) -> str:
@@ -75,6 +95,9 @@ def _exit(host: Mapping[str, Any]) -> str:
 def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A ledger in lines, oldest first."""
     for host in document["hosts"]:
+        if host.get("error"):
+            yield from _unknown(host)
+            continue
         yield host["host"]
         for entry in host["runs"]:
             length = entry.get("figures", {}).get("mean_acceptance_length")

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import threading
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deployctl.config.loader import load_playbook
 from deployctl.engine import slots, status
 from deployctl.engine.options import Options
 from deployctl.engine.run import survey
 from deployctl.engine.steps import STEPS
+from deployctl.report.serving import status_lines
 from tests.hosts.served.client import PollingClient
 from tests.hosts.served.host import STALE, ServedHost, free_port
 
@@ -138,3 +144,73 @@ def test_down_ends_all_of_it(slotted: ServedHost) -> None:
     for name in ("stand", "stand.blue", "stand.green"):
         assert slotted.unit(name)["state"] in ("stopped", "absent")
     assert slotted.up().outcome == "deployed"
+
+
+def test_the_front_follows_its_port(slotted: ServedHost) -> None:
+    slotted.up()
+    pid, other = slotted.unit("stand.blue")["pid"], free_port()
+    with socket.create_server(("127.0.0.1", other)):
+        held = slotted.up(f"serve.port={other}").hosts[0].error
+        assert held is not None and f"port {other}" in held.what and str(os.getpid()) in held.what
+        assert ask_slowly(slotted.port, 0)["choices"], "what serves was not touched"
+    moved = slotted.up(f"serve.port={other}")
+    assert (moved.outcome, live(slotted)) == ("changed", "blue")
+    assert ask_slowly(other, 0)["choices"]
+    assert slotted.unit("stand.blue")["pid"] == pid
+    assert slotted.up(f"serve.port={other}").outcome == "unchanged"
+
+
+def test_a_front_that_is_gone_is_seen_and_comes_back(slotted: ServedHost) -> None:
+    slotted.up()
+    (host,) = status.survey(slotted.profile())["hosts"]
+    assert host["healthy"] and host["front"] == {"state": "running", "listening": True}
+    slotted.ask("units.stop", name="stand", grace=0.1)
+    (host,) = status.survey(slotted.profile())["hosts"]
+    assert not host["healthy"]
+    assert any("front" in line for line in status_lines({"hosts": [host]}))
+    assert slotted.up().outcome == "changed"
+    assert ask_slowly(slotted.port, 0)["choices"]
+
+
+def test_a_dead_slot_is_not_called_restored(slotted: ServedHost) -> None:
+    slotted.up()
+    green = slotted.profile().switch.green
+    assert green is not None
+    with socket.create_server(("127.0.0.1", green.port)):
+        staged = slotted.up(OTHER)
+    assert (staged.outcome, staged.exit_code) == ("failed", 6), "nothing was switched"
+    slotted.ask("units.stop", name="stand.blue", grace=0.1)
+    failed = slotted.up(STALE)
+    assert (failed.outcome, failed.exit_code) == ("failed", 9)
+    again = slotted.up()
+    assert again.outcome == "deployed", "the dead slot is started again"
+
+
+def test_an_interrupt_while_draining_says_who_serves(slotted: ServedHost, tmp_path: Path) -> None:
+    slotted.up()
+    after = [
+        {"run": ["cp", str(slotted.root / "profiles/stand/front.json"), str(tmp_path / "last")]}
+    ]
+    steps = ["fetch", "drafter", "clean", "launch", "ready"]
+    playbook = tmp_path / "told.yaml"
+    playbook.write_text(yaml.safe_dump({"name": "told", "steps": steps, "after": after}), "utf-8")
+
+    def ask() -> None:
+        with suppress(OSError):  # its slot is stopped in the end
+            ask_slowly(slotted.port, 40)
+
+    threading.Thread(target=ask, daemon=True).start()
+    argv = ["run", "-p", str(slotted.profile_file), str(playbook), "--set", OTHER, "--json"]
+    with slotted.start(*argv) as run:
+        while live(slotted) != "green":
+            assert run.poll() is None, run.communicate()
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=60)
+    (host,) = json.loads(output)["hosts"]
+    assert run.returncode == 130
+    assert "the front leads to slot green" in host["error"]["why"]
+    assert host["error"]["why"].count(" runs, pid ") == 2
+    assert slotted.ledger()[-1]["outcome"] == "interrupted"
+    assert json.loads((tmp_path / "last").read_text("utf-8"))["slot"] == "green", "hooks come last"
+    assert slotted.up(OTHER).exit_code == 0
+    assert slotted.unit("stand.blue")["state"] == "stopped"
