@@ -25,7 +25,7 @@ def inventory(call: Call) -> Dict[str, Any]:
     id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
     `models`, `mentions`, `bytes`); `environments`,
     `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
-    first) and, for a job, `state`."""
+    first) and, for a job, `state` and `label`."""
     seen: Dict[Inode, bool] = {}
     found: Dict[str, Any] = {"profiles": {}}
     for name in profiles(call):
@@ -36,12 +36,13 @@ def inventory(call: Call) -> Dict[str, Any]:
             for entry, path in _entries(os.path.join(call.root, kind))
         }
     for name in found["jobs"]:
-        found["jobs"][name]["state"] = _job_state(call, name)
+        now = _job(call, name)
+        found["jobs"][name].update(state=now["state"], label=now.get("label") or {})
     return found
 
 
-def _job_state(call: Call, name: str) -> str:
-    return "none" if name.startswith(ASIDE) else str(jobs.state(call, name)["state"])
+def _job(call: Call, name: str) -> Dict[str, Any]:
+    return {"state": "none"} if name.startswith(ASIDE) else jobs.state(call, name)
 
 
 def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
@@ -148,7 +149,7 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any
         _refuse_release(call, profile, name)
         path = os.path.join(call.root, "profiles", profile, "releases", name)
     elif kind in KINDS:
-        if kind == "jobs" and _job_state(call, name) == "running":
+        if kind == "jobs" and _job(call, name)["state"] == "running":
             raise AgentError("in-use", "job %s runs" % name)
         path = os.path.join(call.root, kind, name)
     else:

@@ -16,6 +16,8 @@ from deployctl.hosts.session import Call
 
 SCHEMA = "deployctl.gc/1"
 SHARED = ("environments", "wheels", "models", "jobs")
+UNFINISHED = ".part"
+"""What a model's folder is called until its download is whole."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ def kept_releases(profile: Mapping[str, Any], keep: int) -> dict[str, str]:
 
 
 def doomed(inventory: Mapping[str, Any], profile: str, keep: int) -> list[Doomed]:
-    """What goes. Pure. Other profiles keep all of their releases, and with them what they use."""
+    """What goes. Pure. Other profiles keep all of their releases, and with them what they use;
+    a job that runs keeps what it makes."""
     family = (profile, *(f"{profile}.{slot}" for slot in SLOTS))
     gone: list[Doomed] = []
     staying: list[Mapping[str, Any]] = []
@@ -69,12 +72,22 @@ def doomed(inventory: Mapping[str, Any], profile: str, keep: int) -> list[Doomed
                 gone.append(Doomed("releases", release, facts["bytes"], why, name))
     used = {str(text) for facts in staying for text in (*facts["models"], *facts["mentions"])}
     used |= {str(facts["environment"]) for facts in staying}
+    running = [facts["label"] for facts in inventory["jobs"].values() if _runs(facts)]
+    used |= {str(value) for label in running for value in label.values()}
     names = {part for text in used for part in text.split("/")}
     for kind in SHARED:
+        if kind == "wheels" and any("key" in label for label in running):
+            # A build that runs has made one that nothing names yet, or is about to install one.
+            continue
         for name, facts in inventory[kind].items():
-            if name not in names and facts.get("state") != "running":
+            if name.removesuffix(UNFINISHED) not in names and not _runs(facts):
                 gone.append(Doomed(kind, name, facts["bytes"], "no release refers to it"))
     return gone
+
+
+def _runs(facts: Mapping[str, Any]) -> bool:
+    """Whether an entry is a job at work, which may outlive the run that began it."""
+    return facts.get("state") == "running"
 
 
 def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:

@@ -59,7 +59,12 @@ def download(context: Context, repo: str, answer: Mapping[str, Any]) -> dict[str
             [step],
             stall=build.stall,
             limit=build.limit,
-            label={"repo": repo, "commit": answer["commit"], "attempt": attempt},
+            label={
+                "repo": repo,
+                "commit": answer["commit"],
+                "folder": answer["place"],
+                "attempt": attempt,
+            },
         )
         if final["state"] in ("done", "stopped"):
             break

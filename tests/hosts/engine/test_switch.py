@@ -135,6 +135,12 @@ def test_at_night_only_what_is_no_worse_is_kept(served: ServedHost) -> None:
     assert served.up(worse).outcome == "deployed", "the profile's own floor lets it pass"
 
 
+def test_a_night_after_a_night_measures_nothing(served: ServedHost) -> None:
+    assert served.up(playbook="nightly").outcome == "deployed"
+    assert served.up(playbook="nightly").outcome == "unchanged"
+    assert served.up().outcome == "unchanged"
+
+
 def test_redeploy_starts_anew_what_runs_as_wanted(served: ServedHost) -> None:
     served.up()
     before = served.unit()

@@ -47,11 +47,24 @@ def inventory() -> dict[str, Any]:
         "models": {"target-e1": {"bytes": 1}, "target-e5": {"bytes": 1}},
         "wheels": {"w5": {"bytes": 1}, "w0": {"bytes": 1}},
         "jobs": {
-            "build-e5": {"bytes": 1, "state": "done"},
-            "build-e9": {"bytes": 1, "state": "running"},
-            "build-e0": {"bytes": 1, "state": "failed"},
+            "build-e5": {"bytes": 1, "state": "done", "label": {"key": "e5"}},
+            "build-e0": {"bytes": 1, "state": "failed", "label": {"key": "e0"}},
         },
     }
+
+
+def test_a_job_that_runs_keeps_what_it_makes() -> None:
+    found = inventory()
+    found["environments"] |= {"e9-2": {"bytes": 1}}
+    found["models"] |= {name: {"bytes": 1} for name in ("m-1", "m-1.part", "m-2.part")}
+    found["jobs"] |= {
+        "build-e9-2": {"bytes": 1, "state": "running", "label": {"key": "e9-2"}},
+        "fetch-m-1": {"bytes": 1, "state": "running", "label": {"folder": "/root/models/m-1"}},
+    }
+    gone = {(one.kind, one.name) for one in doomed(found, "a", 0)}
+    assert ("environments", "e9") in gone and ("models", "m-2.part") in gone
+    assert not gone & {("environments", "e9-2"), ("models", "m-1"), ("models", "m-1.part")}
+    assert not [name for kind, name in gone if kind == "wheels"], "it may be about to install one"
 
 
 @pytest.mark.parametrize(
