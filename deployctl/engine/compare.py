@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployctl.config.profile import Profile
+from deployctl.engine import slots
 from deployctl.engine.connect import connect
 from deployctl.engine.rollback import resolve
+from deployctl.hosts.session import Session
 
 SCHEMA = "deployctl.diff/1"
 FIGURES = (
@@ -92,16 +94,35 @@ def _figure(manifest: Mapping[str, Any], name: str) -> Any:
     return found
 
 
+def _releases(session: Session, profile: Profile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A profile's releases as `releases.state` has them, those that failed among them, and those
+    alone. With slots, current is what the live one serves and previous what the other one did."""
+    serving = slots.serving(session, profile)
+    found, failed = _of_one(session, serving.name)
+    if slots.blue_green(profile):
+        name = f"{profile.name}.{slots.idle(profile, serving)}"
+        beside, more = _of_one(session, name)
+        releases = {**beside["releases"], **found["releases"]}
+        found = {**found, "previous": beside["current"], "releases": releases}
+        failed = {**more, **failed}
+    return found, failed
+
+
+def _of_one(session: Session, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    found = session.call("releases.state", profile=name, last=1)
+    failed = session.call("marks.failed", profile=name)
+    # One that failed has no manifest, and what was noted of it is of the same form.
+    found["releases"].update(failed)
+    return found, failed
+
+
 def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     """The document of `deployctl diff`: two releases on every host; raises UsageError where one
     is not there. `one` and `other` are ids, beginnings of ids, `current` or `previous`."""
     hosts = []
     for host in profile.hosts:
         with connect(host) as connected:
-            found = connected.session.call("releases.state", profile=profile.name, last=1)
-            failed = connected.session.call("marks.failed", profile=profile.name)
-        # One that failed has no manifest, and what was noted of it is of the same form.
-        found["releases"].update(failed)
+            found, failed = _releases(connected.session, profile)
         ids = [resolve(profile.name, found, name) for name in (one, other)]
         old, new = (found["releases"][name] for name in ids)
         errors = {name: failed[name]["error"] for name in ids if name in failed}

@@ -12,14 +12,16 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine import slots
+from deployctl.engine.advice import with_profile
 from deployctl.engine.connect import Connected, connect
-from deployctl.engine.plan import ask, questions
-from deployctl.errors import ConfigError, HostError, UsageError
+from deployctl.engine.plan import ask, questions, unanswered
+from deployctl.errors import ConfigError, DeployError, HostError, UsageError
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
-from deployctl.steps.interface import Answers, Deployment
+from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.vllm.drafters import edits
 from deployctl.vllm.drafters.drafter import (
     Desired,
@@ -65,11 +67,22 @@ def on_hosts(profile: Profile) -> list[InUse]:
     for host in profile.hosts:
         with connect(host) as connected:
             wanted, answers = _asked(profile, host, connected.session)
-            found.append(_in_use(connected.session, wanted, answers))
+            found.append(_in_use(connected.session, wanted, answers, profile.name))
     return found
 
 
-def _in_use(session: Session, wanted: Deployment, answers: Answers) -> InUse:
+def _in_use(session: Session, wanted: Deployment, answers: Answers, name: str) -> InUse:
+    """The config in use; `name` is the profile's, not that of its slot."""
+    try:
+        return _read(session, wanted, answers)
+    except Unanswered as error:
+        raise unanswered(wanted.host.name, error) from error
+    except DeployError as error:
+        error.next = with_profile(error.next, name)
+        raise
+
+
+def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     profile, host = wanted.profile, wanted.host
     release = answers["releases"]["current"]
     view = answers["drafter.views"].get(release) if release else None
@@ -121,7 +134,7 @@ def _as_wanted(subject: InUse) -> Iterator[Check]:
 def _asked(profile: Profile, host: HostSettings, session: Session) -> tuple[Deployment, Answers]:
     if profile.drafter is None or profile.drafter.model is None:
         raise UsageError(f"profile {profile.name} has no drafter model")
-    wanted = Deployment(profile, host)
+    wanted = Deployment(slots.serving(session, profile), host)
     answers, _ = ask(Connected(host, session, session), questions([DrafterStep()], wanted))
     return wanted, answers
 
@@ -182,7 +195,7 @@ def set_on_hosts(
     for host in profile.hosts:
         with connect(host) as connected:
             wanted, answers = _asked(profile, host, connected.session)
-            subject = _in_use(connected.session, wanted, answers)
+            subject = _in_use(connected.session, wanted, answers, profile.name)
             made = _edited(subject, overrides)
             _refuse(subject, edits.refused(parse(subject.text), made.config), softened)
             # A key that was put there on purpose is not held against the next change.

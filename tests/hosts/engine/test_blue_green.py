@@ -16,10 +16,12 @@ import pytest
 import yaml
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine import slots, status
+from deployctl.engine import drafters, slots, status
+from deployctl.engine.compare import compare
 from deployctl.engine.options import Options
 from deployctl.engine.run import survey
 from deployctl.engine.steps import STEPS
+from deployctl.errors import HostError
 from deployctl.report.serving import status_lines
 from tests.hosts.served.client import PollingClient
 from tests.hosts.served.host import STALE, ServedHost, free_port
@@ -158,6 +160,22 @@ def test_the_front_follows_its_port(slotted: ServedHost) -> None:
     assert ask_slowly(other, 0)["choices"]
     assert slotted.unit("stand.blue")["pid"] == pid
     assert slotted.up(f"serve.port={other}").outcome == "unchanged"
+
+
+def test_its_releases_and_drafter_are_found_by_the_profiles_name(slotted: ServedHost) -> None:
+    first = slotted.up().hosts[0].release
+    second = slotted.up(OTHER).hosts[0].release
+    profile = slotted.profile(OTHER)
+    (host,) = compare(profile, "previous", "current")["hosts"]
+    assert (host["old"], host["new"]) == (first, second)
+    (used,) = drafters.on_hosts(profile)
+    assert f"/stand.green/releases/{second}/" in used.path and not used.differences()
+    failed = slotted.up(OTHER, skip=frozenset({"drafter"})).hosts[0].error
+    assert failed is not None and failed.next.endswith("deployctl up --profile stand")
+    slotted.ask("files.remove_tree", path="@/profiles/stand.green/releases")
+    with pytest.raises(HostError) as nothing:
+        drafters.on_hosts(profile)
+    assert nothing.value.next.endswith("deployctl up --profile stand")
 
 
 def test_a_front_that_is_gone_is_seen_and_comes_back(slotted: ServedHost) -> None:
