@@ -92,6 +92,8 @@ def list_entries(as_json: options.Json = False) -> None:
     found = list(schedule.entries())
     lines = [line for entry in found for line in (_told(entry), f"  log {entry.log}")]
     document = {"schema": SCHEMA, "entries": [asdict(entry) for entry in found]}
+    for error in schedule.damaged():
+        output.warn(f"{error.what}: {error.why}; {error.next}")
     output.show(document, lines or ["nothing is scheduled"], as_json)
 
 
@@ -119,10 +121,9 @@ def remove(name: Name) -> None:
     """Schedule it no more; its log stays."""
     from deployctl.engine import schedule
 
-    entry = schedule.load(schedule.file_of(name))
-    schedule.write_crontab(schedule.without(schedule.read_crontab(), entry.name))
-    schedule.file_of(name).unlink()
-    output.say([f"{name} is scheduled no more; its log stays: {entry.log}"])
+    schedule.remove(name)
+    log = schedule.log_folder() / f"{name}.log"
+    output.say([f"{name} is scheduled no more; its log stays: {log}"])
 
 
 @app.command()

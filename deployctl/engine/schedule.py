@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -138,13 +139,33 @@ def load(path: Path) -> Entry:
     except OSError as error:
         raise UsageError(f"{path.stem[:80]} is no entry's name", error.strerror or "") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path} is damaged", str(error), "remove it and schedule anew") from error
+        again = f"deployctl schedule remove {path.stem}, and schedule it anew"
+        raise UsageError(f"{path} is damaged", str(error), again) from error
 
 
 def entries() -> Iterator[Entry]:
-    """Every entry, by name."""
+    """Every entry that can be read, by name."""
     for path in sorted(folder().glob("*.json")):
-        yield load(path)
+        with suppress(UsageError):
+            yield load(path)
+
+
+def damaged() -> Iterator[UsageError]:
+    """What is wrong with the entries that cannot be read, by name."""
+    for path in sorted(folder().glob("*.json")):
+        try:
+            load(path)
+        except UsageError as error:
+            yield error
+
+
+def remove(name: str) -> None:
+    """Forget an entry, one that is damaged as well; raises UsageError where there is none."""
+    path = file_of(name)
+    if not path.exists():
+        load(path)
+    write_crontab(without(read_crontab(), name))
+    path.unlink()
 
 
 def line(entry: Entry) -> str:

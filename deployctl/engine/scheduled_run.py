@@ -6,6 +6,7 @@ import stat
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from deployctl.engine.schedule import Entry
 from deployctl.errors import UsageError
@@ -30,7 +31,7 @@ def secrets(entry: Entry) -> dict[str, str]:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         text = path.read_text("utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the secrets file cannot be read: {error}") from error
     if mode & 0o077:
         raise UsageError(
@@ -53,15 +54,7 @@ def carry_out(entry: Entry) -> tuple[int, str]:
         file.write(f"== {began:%Y-%m-%dT%H:%M:%SZ} {' '.join(entry.argv)}\n".encode())
         file.flush()
         start = file.tell()
-        code = subprocess.run(
-            entry.argv,
-            env=environment(entry),
-            cwd=entry.directory,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            check=False,
-        ).returncode
+        code = _run(entry, file)
         file.write(f"== exit code {code}\n".encode())
     if code in QUIET:
         return code, ""
@@ -69,6 +62,26 @@ def carry_out(entry: Entry) -> tuple[int, str]:
         file.seek(max(start, log.stat().st_size - TAIL))
         tail = file.read().decode("utf-8", "replace")
     return code, f"scheduled run {entry.name}: exit code {code}\n{tail}(the whole log: {log})"
+
+
+def _run(entry: Entry, log: IO[bytes]) -> int:
+    env = environment(entry)
+    try:
+        return subprocess.run(
+            entry.argv,
+            env=env,
+            cwd=entry.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+    except OSError as error:
+        raise UsageError(
+            f"the scheduled run {entry.name} cannot be started",
+            str(error),
+            f"deployctl moved, or {entry.directory} is gone: schedule it anew",
+        ) from error
 
 
 def turn_over(log: Path, limit: int = LOG_LIMIT, kept: int = LOGS_KEPT) -> None:

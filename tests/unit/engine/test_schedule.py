@@ -50,6 +50,33 @@ def test_the_crontab_gets_one_block_and_loses_no_other_line(entry: Entry) -> Non
     assert schedule.without(schedule.with_entry("", entry), "toy") == ""
 
 
+def test_a_damaged_entry_hides_no_other_and_can_be_removed(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule.save(entry)
+    schedule.file_of("bad").write_text("{", encoding="utf-8")
+    assert [one.name for one in schedule.entries()] == ["toy"]
+    assert [str(schedule.file_of("bad")) in error.what for error in schedule.damaged()] == [True]
+    table = tmp_path / "table"
+    table.write_text(schedule.with_entry(TABLE, replace(entry, name="bad")), encoding="utf-8")
+    program = tmp_path / "crontab"
+    program.write_text(f'#!/bin/sh\n[ "$1" = -l ] && exec cat {table}\nexec cat > {table}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    schedule.remove("bad")
+    assert table.read_text("utf-8") == TABLE
+    assert not schedule.file_of("bad").exists() and not list(schedule.damaged())
+    with pytest.raises(UsageError, match="nothing is scheduled as bad"):
+        schedule.remove("bad")
+
+
+@pytest.mark.parametrize("gone", [{"command": ("/no/such/python",)}, {"directory": "/no/such"}])
+def test_one_that_cannot_be_started_says_why(entry: Entry, gone: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="cannot be started") as refused:
+        scheduled_run.carry_out(replace(entry, **gone))  # type: ignore[arg-type]
+    assert "schedule it anew" in refused.value.next
+
+
 def test_the_line_survives_cron(entry: Entry) -> None:
     line = schedule.line(entry)
     assert "50\\% config" in line, "a bare percent sign is a line's end for cron"
@@ -98,6 +125,10 @@ def test_secrets_come_from_a_file_that_nobody_else_reads(entry: Entry, tmp_path:
     secrets.chmod(0o600)
     with_file = replace(entry, secrets_file=str(secrets))
     assert scheduled_run.secrets(with_file) == {"HF_TOKEN": "a=b", "KEY": "c"}
+    secrets.write_bytes(b"KEY=\xff\n")
+    with pytest.raises(UsageError, match="cannot be read"):
+        scheduled_run.secrets(with_file)
+    secrets.write_text("KEY=c\n", encoding="utf-8")
     secrets.chmod(0o640)
     with pytest.raises(UsageError, match="others may read"):
         scheduled_run.secrets(with_file)
