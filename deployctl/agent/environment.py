@@ -71,7 +71,11 @@ def _uv_version(call: Call, uv: Optional[str]) -> Optional[str]:
 def _pythons(call: Call) -> Dict[str, str]:
     found: Dict[str, str] = {}
     for place in call.environment()["PATH"].split(os.pathsep):
-        for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
+        try:
+            names = sorted(os.listdir(place))
+        except OSError:
+            continue  # not there, or not ours to look into
+        for name in names:
             if _PYTHONS.fullmatch(name):
                 found.setdefault(name[len("python") :], os.path.join(place, name))
     return found

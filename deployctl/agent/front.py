@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import time
+from contextlib import suppress
 from typing import Any, Dict
 
 PIECE = 65536
@@ -27,8 +29,16 @@ def read(path: str) -> Dict[str, Any]:
 def serve(path: str) -> int:
     """Entry of the front's process."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    _allow_connections()
     asyncio.run(_serve(path))
     return 0
+
+
+def _allow_connections() -> None:
+    """Each connection takes two descriptors; a login shell's limit of 1024 is soon reached."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(path: str) -> None:

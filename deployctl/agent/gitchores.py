@@ -64,9 +64,12 @@ def export(checkout: str, folder: str) -> int:
         copy.run("apply", "--index", "-", text=changes.encode("utf-8", "surrogateescape"))
     new = source.run("ls-files", "--others", "--exclude-standard", "-z")
     for name in filter(None, new.split("\0")):
+        if name.endswith("/"):
+            print(f"{name} is a repository of its own: left out", flush=True)
+            continue
         target = os.path.join(folder, name)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy2(os.path.join(checkout, name), target)
+        shutil.copy2(os.path.join(checkout, name), target, follow_symlinks=False)
     return 0
 
 

@@ -6,10 +6,11 @@ cannot be read is named, so that nobody takes "not seen" for "not there".
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import threading
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import placing, processes
 from .devices import Devices
@@ -169,11 +170,11 @@ class Marks:
     """What ties a process to this host's profiles, environments and jobs: paths below the root."""
 
     def __init__(self, root: str) -> None:
-        self._prefixes = {kind: os.path.join(root, kind) + "/" for kind in KINDS}
+        self._prefixes = _prefixes(root)
         self._found: Dict[str, Facts] = {}
 
     def see(self, how: str, path: str) -> None:
-        for kind, prefix in self._prefixes.items():
+        for kind, prefix in self._prefixes:
             if path.startswith(prefix):
                 name = path[len(prefix) :].split("/", 1)[0]
                 self._found.setdefault(kind + name, {"kind": kind, "name": name, "how": how})
@@ -183,6 +184,15 @@ class Marks:
 
 
 KINDS = ("profiles", "environments", "jobs")
+
+
+@functools.lru_cache(maxsize=None)
+def _prefixes(root: str) -> List[Tuple[str, str]]:
+    """Kinds with the beginnings of their paths: as they are given, and, where a link stands in
+    between, as the kernel tells them."""
+    places = [(kind, os.path.join(root, kind)) for kind in KINDS]
+    real = [(kind, os.path.realpath(place)) for kind, place in places]
+    return [(kind, place + "/") for kind, place in dict.fromkeys(places + real)]
 
 
 def read_all(

@@ -123,7 +123,9 @@ def imports(
 
 def builders(call: Call, paths: List[str]) -> List[Dict[str, Any]]:
     """Processes that work below one of these paths: by working directory, program or argument."""
-    places = [call.path(path) for path in paths]
+    given = [call.path(path) for path in paths]
+    # The kernel tells paths without the links that may stand in them.
+    places = [*given, *(os.path.realpath(place) for place in given)]
     found = []
     for stat in everyone():
         if stat.pid == os.getpid() or stat.state in "ZX":

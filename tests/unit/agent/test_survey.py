@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -234,3 +235,23 @@ def test_a_program_that_hangs_is_left_after_its_time(tmp_path: Path) -> None:
     assert time.monotonic() - began < 5
     assert answer == programs.Answer(None, "first\n", "")
     assert programs.ask(call, ["sh", "-c", "echo no >&2; exit 9"], 5).status == 9
+
+
+def test_a_root_that_is_a_link_marks_what_the_kernel_names(tmp_path: Path) -> None:
+    place = tmp_path / "disk" / "environments" / "e1"
+    place.mkdir(parents=True)
+    root = tmp_path / "root"
+    root.symlink_to(tmp_path / "disk")
+    for path in (place / "lib.so", root / "environments" / "e1" / "lib.so"):
+        marks = Marks(str(root))
+        marks.see("mapping", str(path))
+        assert marks.found() == [{"kind": "environments", "name": "e1", "how": "mapping"}]
+
+
+def test_a_program_is_asked_where_no_disk_takes_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    answer = programs.ask(Call("/tmp", lambda event: None), ["cat"], 5, text="said")
+    assert answer == programs.Answer(0, "said", "")
