@@ -34,7 +34,15 @@ def of_tree(path: Path) -> dict[str, Any]:
         raise DeployError(f"{path}: the probes took longer than {LIMIT:g} s") from error
     if done.returncode != 0:
         raise DeployError(f"{path}: the probes ended", done.stderr[-2000:])
-    return _with_vllm(json.loads(done.stdout), str(path))
+    try:
+        report = json.loads(done.stdout)
+    except ValueError as error:
+        raise DeployError(
+            f"{path}: the probes ended without an answer",
+            done.stderr[-2000:],
+            "code of that tree ended them: look at its files that name dflash",
+        ) from error
+    return _with_vllm(report, str(path))
 
 
 def on_host(host: HostSettings, path: str | None) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 # What upstream's own setup.py takes for compiled code, and requirements, whose change needs a
@@ -49,5 +50,20 @@ def commit_agrees(commit: str, told: str | None) -> bool | None:
 
 
 def same_version(wanted: str, found: str) -> bool:
-    """Equal up to the local part, unless the wanted one names it: 0.32.0 is 0.32.0+cpu."""
-    return wanted == found or ("+" not in wanted and wanted == found.split("+")[0])
+    """Equal as installers compare (v0.32 is 0.32.0, 0.33.0-rc1 is 0.33.0rc1), up to the local
+    part unless the wanted one names it: 0.32.0 is 0.32.0+cpu."""
+    (public, local), (found_public, found_local) = (
+        text.strip().lower().partition("+")[::2] for text in (wanted, found)
+    )
+    return _normal(public) == _normal(found_public) and local in ("", found_local)
+
+
+def _normal(public: str) -> tuple[list[int], str]:
+    """A public version's numbers without zeros at the end, and what follows them."""
+    parts = re.fullmatch(r"v?((?:\d{1,18}\.)*\d{1,18})(.*)", public)
+    if parts is None:
+        return [], public
+    numbers = [int(number) for number in parts[1].split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers, re.sub(r"[-_.]", "", parts[2])

@@ -50,6 +50,6 @@ def _one(fix: Fix, tree: Tree) -> Dict[str, Any]:
             Finding(UNKNOWN, path, None, "this Python cannot parse it")
             for path in tree.unparsable(fix.needle)
         ]
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         findings = [Finding(UNKNOWN, None, None, f"the probe failed: {error!r}")]
     return as_data(fix, findings)

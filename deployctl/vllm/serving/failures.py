@@ -174,7 +174,8 @@ KNOWN: tuple[Known, ...] = (
     ),
     _known(
         "gpu-memory-graphs",
-        r"(?s)(?:[Cc]aptur\w+ (?:CUDA )?graph|capture_model).*out of memory",
+        # The group is atomic: every later line of a capture would look through the rest again.
+        r"(?s)\A(?>.*?(?:[Cc]aptur\w+ (?:CUDA )?graph|capture_model)).*out of memory",
         "the GPU ran out of memory while capturing graphs",
         "lower serve.gpu_memory_utilization or max-num-seqs, or set enforce-eager: true",
         whole=True,

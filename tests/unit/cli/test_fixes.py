@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from deployctl.cli.app import app
 from deployctl.engine import wheels
-from deployctl.errors import UsageError
+from deployctl.errors import DeployError, UsageError
 from tests.unit.vllm.fixes import tree_maker
 
 
@@ -45,3 +45,25 @@ def test_sizes() -> None:
     assert wheels.size("0") == 0
     with pytest.raises(UsageError):
         wheels.size("many")
+
+
+ENDS = """\
+class SpeculativeConfig:
+    method: str = "dflash"
+
+
+def layers(config):
+    names = ["eagle_aux_hidden_state_layer_ids", "dflash_config", "target_layer_ids"]
+    raise SystemExit(0)
+"""
+
+
+def test_code_that_ends_the_probe_leaves_its_fix_unknown(tmp_path: Path) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/__init__.py").touch()
+    (tmp_path / "vllm/spec.py").write_text(ENDS)
+    done = CliRunner().invoke(app, ["fixes", str(tmp_path), "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout)["fixes"][0]["verdict"] == "unknown"
+    (tmp_path / "vllm/spec.py").write_text(ENDS.replace("raise SystemExit", "import os; os._exit"))
+    failed = CliRunner().invoke(app, ["fixes", str(tmp_path), "--json"]).exception
+    assert isinstance(failed, DeployError) and "ended without an answer" in failed.what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -138,4 +139,14 @@ def test_prefixes_are_taken_off() -> None:
     assert bare("(APIServer pid=3914) RuntimeError: y") == "RuntimeError: y"
     assert (
         bare("INFO:     Application startup complete.") == "INFO:     Application startup complete."
+    )
+
+
+def test_a_long_log_of_captures_is_explained_at_once() -> None:
+    line = "Capturing CUDA graphs (decode, FULL):  50%|#####     | 5/10 [00:01<00:01]\n"
+    began = time.monotonic()
+    assert explain(line * 14_000).cause == ""
+    assert time.monotonic() - began < 2
+    assert explain(f"INFO x\n{line}torch.OutOfMemoryError: CUDA out of memory.").cause == (
+        "gpu-memory-graphs"
     )

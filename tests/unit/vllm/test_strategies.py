@@ -129,3 +129,9 @@ def test_commits_and_versions() -> None:
     assert sources.same_version("0.32.0", "0.32.0+cpu")
     assert not sources.same_version("0.32.0+cu130", "0.32.0+cpu")
     assert not sources.same_version("0.32.0", "0.32.1")
+    for spelling in ("v0.33.0", "0.33", "V0.33 "):
+        assert sources.same_version(spelling, "0.33.0+cu130")
+    assert sources.same_version("0.33.0-rc1", "0.33.0rc1")
+    assert not sources.same_version("0.33.0rc1", "0.33.0")
+    assert not sources.same_version("0.3", "0.30.0")
+    assert not sources.same_version("latest", "newest")
