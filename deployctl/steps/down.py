@@ -15,6 +15,7 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
+from deployctl.steps.servers import left_slots
 
 SERVING = ("starting", "running")
 
@@ -28,26 +29,33 @@ class DownStep(Step):
     needs_release = False
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return [Question("unit", "units.state", {"name": wanted.profile.name})]
+        unit = Question("unit", "units.state", {"name": wanted.profile.name})
+        return [unit, *left_slots.questions(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         unit = answers["unit"]
-        if unit["state"] not in SERVING and not unit.get("members"):
+        slots = left_slots.left(wanted, answers)
+        changes = [Change(name, f"pid {one.get('pid')}", "stopped") for name, one in slots.items()]
+        if unit["state"] in SERVING or unit.get("members"):
+            changes.insert(0, Change("server", f"pid {unit.get('pid')}", "stopped"))
+        if not changes:
             evidence = {"state": unit["state"], "members": []}
             return Plan("unchanged", reason="nothing runs", evidence=evidence)
-        return Plan("change", (Change("server", f"pid {unit.get('pid')}", "stopped"),))
+        return Plan("change", tuple(changes))
 
     def apply(self, context: Context, plan: Plan) -> None:
         profile = context.wanted.profile
-        context.session.call("units.stop", name=profile.name, grace=profile.serve.stop_grace)
+        for name in _names(context):
+            context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
-        unit = context.session.call("units.state", name=profile.name)
+        units = [context.session.call("units.state", name=name) for name in _names(context)]
+        unit, members = units[0], [one for found in units for one in found.get("members", [])]
         port = context.session.call("network.listener", port=profile.serve.port)
-        evidence = {"state": unit["state"], "members": unit.get("members", []), "port": port}
-        if unit["state"] in SERVING or unit.get("members"):
-            pids = ", ".join(str(member["pid"]) for member in unit.get("members", []))
+        evidence = {"state": unit["state"], "members": members, "port": port}
+        if members or any(found["state"] in SERVING for found in units):
+            pids = ", ".join(str(member["pid"]) for member in members)
             raise self.fail(
                 context,
                 f"processes of the server are left: {pids or 'unknown'}",
@@ -56,3 +64,8 @@ class DownStep(Step):
                 evidence,
             )
         return evidence
+
+
+def _names(context: Context) -> list[str]:
+    """The units to end: the profile's own, and what it left in slots."""
+    return [context.wanted.profile.name, *left_slots.left(context.wanted, context.answers)]

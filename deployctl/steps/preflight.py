@@ -18,6 +18,7 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
+from deployctl.steps.servers import left_slots
 
 GIB = 1 << 30
 DISK_NEEDED = {"cuda": 20 * GIB, "cpu": 5 * GIB, "empty": 2 * GIB}
@@ -41,6 +42,7 @@ class PreflightStep(Step):
             Question("tools", "environment.tools"),
             Question("port", "network.listener", {"port": wanted.profile.serve.port}),
             Question("unit", "units.state", {"name": wanted.profile.name}),
+            *left_slots.questions(wanted),
             *profile_gpus.questions(wanted),
         ]
         if profile_gpus.uses_gpus(wanted):
@@ -82,6 +84,7 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield amount("disk", answers, DISK, "free", _disk_needed(wanted, answers))
     yield memory(wanted, answers)
     yield port(wanted, answers)
+    yield from slots(wanted, answers)
     yield from tools(wanted, answers)
     yield gpus(wanted, answers)
     if profile_gpus.uses_gpus(wanted):
@@ -140,6 +143,14 @@ def port(wanted: Deployment, answers: Answers) -> Finding:
     who = who or f"nobody visible: {listener.get('unknown') or 'no process of this machine'}"
     say = f"port {number} is held by {who}; stop it or choose another serve.port"
     return Finding("port", "failed", who, "free", say)
+
+
+def slots(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
+    """What still runs in slots of a profile that is not blue-green any more."""
+    for name, unit in left_slots.left(wanted, answers).items():
+        say = f"{name} still runs, pid {unit.get('pid')}, from when this profile was blue-green"
+        say = f"{say}; stop it: deployctl down --profile {wanted.profile.name}"
+        yield Finding("slots", "failed", name, "stopped", say)
 
 
 def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:

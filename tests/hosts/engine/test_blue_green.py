@@ -148,6 +148,23 @@ def test_down_ends_all_of_it(slotted: ServedHost) -> None:
     assert slotted.up().outcome == "deployed"
 
 
+def test_back_to_recreate_leaves_nothing_in_a_slot(slotted: ServedHost) -> None:
+    slotted.up()
+    pid = slotted.unit("stand.blue")["pid"]
+    text = slotted.profile_file.read_text("utf-8").replace(
+        "strategy: blue-green", "strategy: recreate"
+    )
+    slotted.profile_file.write_text(text, encoding="utf-8")
+    refused = slotted.up().hosts[0].error
+    assert refused is not None and refused.exit_code == 6
+    assert f"stand.blue still runs, pid {pid}" in refused.why
+    assert "deployctl down --profile stand" in refused.why
+    assert ask_slowly(slotted.port, 0)["choices"], "what serves was not touched"
+    down = slotted.up(playbook="down")
+    assert down.exit_code == 0 and slotted.unit("stand.blue")["state"] == "stopped"
+    assert slotted.up().outcome == "deployed"
+
+
 def test_the_front_follows_its_port(slotted: ServedHost) -> None:
     slotted.up()
     pid, other = slotted.unit("stand.blue")["pid"], free_port()
