@@ -11,7 +11,7 @@ import sys
 from typing import Callable, Dict, Optional, Sequence
 
 from . import gitchores, patching, wheelstore
-from .distrecords import read, refresh
+from .distrecords import read, refresh, site_packages
 from .interface import AgentError
 from .records import write_text
 
@@ -39,7 +39,7 @@ def provide(environment: str, distribution: str, local: str) -> int:
     vllm asks importlib.metadata for the version of `vllm`, and takes a `cpu` in it for the sign
     of its CPU build; a dist-info of that name beside the real one answers both.
     """
-    site = glob.glob(os.path.join(environment, "lib", "python3*", "site-packages"))[0]
+    site = site_packages(environment)
     stem = distribution.replace("-", "_")
     version = _version(site, stem)
     if version is None:
@@ -94,7 +94,7 @@ def link(base: str, environment: str) -> int:
 
 
 def _record_scripts(environment: str, scripts: Sequence[str]) -> None:
-    (site,) = glob.glob(os.path.join(environment, "lib", "python3*", "site-packages"))
+    site = site_packages(environment)
     names = {os.path.relpath(path, site) for path in scripts}
     for info in glob.glob(os.path.join(glob.escape(site), "*.dist-info")):
         listed = names.intersection(read(os.path.join(info, "RECORD")))
@@ -111,7 +111,7 @@ def _link(source: str, target: str) -> str:
 
 
 def _version(site: str, stem: str) -> Optional[str]:
-    found = glob.glob(os.path.join(site, f"{stem}-*.dist-info"))
+    found = glob.glob(os.path.join(glob.escape(site), f"{stem}-*.dist-info"))
     if len(found) != 1:
         return None
     return os.path.basename(found[0])[len(stem) + 1 : -len(".dist-info")]

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import base64
 import csv
+import glob
 import hashlib
 import io
 import os
 from typing import Dict, Iterable, List, Optional
 
+from .interface import AgentError
 from .records import write_text
+
+
+def site_packages(environment: str) -> str:
+    """Where an environment's distributions lie; error `no-environment` where there is no such."""
+    pattern = os.path.join(glob.escape(environment), "lib", "python3*", "site-packages")
+    found = glob.glob(pattern)
+    if len(found) != 1:
+        raise AgentError("no-environment", f"{environment} is no Python environment")
+    return found[0]
 
 
 def refresh(site: str, info: str, paths: Iterable[str]) -> bool:

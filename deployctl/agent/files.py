@@ -170,6 +170,8 @@ def remove_tree(call: Call, path: str) -> Dict[str, Any]:
     if not place.startswith(root + os.sep) or last in ("", ".", ".."):
         raise AgentError("outside", f"{name} does not lie below {root}: not removed")
     aside = os.path.join(os.path.dirname(place), f".removing.{last}.{os.getpid()}")
+    if os.path.isdir(aside) and not os.path.islink(aside):
+        shutil.rmtree(aside)  # of an agent that died over it and had our number
     try:
         os.rename(place, aside)
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from email.parser import Parser
 from typing import Any, Dict, List, Optional
 
 from . import programs
+from .distrecords import site_packages
 from .interface import AgentError, Call
 from .processes import command, describe_process, everyone
 
@@ -73,7 +74,7 @@ def complete(
     """What `environment` holds, by its records: every distribution with its version, which of
     them provide `package`, and every recorded file that is missing or has another size (another
     hash, when `deep`). Errors: `no-environment`."""
-    site = _site_packages(call.path(environment))
+    site = site_packages(call.path(environment))
     distributions = [_distribution(path, package) for path in _dist_infos(site)]
     problems: List[str] = []
     entries = 0
@@ -84,7 +85,9 @@ def complete(
         problems += [f"{found['name']}: {text}" for text in wrong]
     extensions = sorted(
         os.path.relpath(path, site)
-        for path in glob.glob(os.path.join(site, package, "**", "*.so"), recursive=True)
+        for path in glob.glob(
+            os.path.join(glob.escape(site), package, "**", "*.so"), recursive=True
+        )
     )
     return {
         "site_packages": site,
@@ -145,13 +148,6 @@ def _link(pid: int, name: str) -> str:
 
 def _below(text: str, place: str) -> bool:
     return text == place or text.startswith(place + os.sep)
-
-
-def _site_packages(environment: str) -> str:
-    found = glob.glob(os.path.join(environment, "lib", "python3*", "site-packages"))
-    if len(found) != 1:
-        raise AgentError("no-environment", f"{environment} is no Python environment")
-    return found[0]
 
 
 def _dist_infos(site: str) -> List[str]:

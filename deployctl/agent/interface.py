@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import queue
 import threading
@@ -43,6 +44,12 @@ class Call:
         if name == "@" or name.startswith("@/"):
             return os.path.join(self.root, name[2:])
         return os.path.abspath(os.path.expanduser(name))
+
+    def pattern(self, name: str) -> str:
+        """The same for a glob: what the root's own path holds of `*`, `?` and `[` is literal."""
+        if name.startswith("@/"):
+            return os.path.join(glob.escape(self.root), name[2:])
+        return self.path(name)
 
     def environment(self, extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
         """The environment for a child, whatever started the agent: HOME, a full PATH, and the

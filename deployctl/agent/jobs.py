@@ -193,7 +193,7 @@ def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:
 
     def place(value: Any) -> Any:
         if isinstance(value, dict):
-            return {"glob": call.path(value["glob"])}
+            return {"glob": call.pattern(value["glob"])}
         return call.path(value) if value == "@" or value.startswith("@/") else value
 
     when = step.get("when")
@@ -206,7 +206,7 @@ def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:
         "secrets": step.get("secrets") or {},
         "cwd": place(step.get("cwd") or "@"),
         "optional": bool(step.get("optional")),
-        "when": when and dict(when, glob=call.path(when["glob"])),
+        "when": when and dict(when, glob=call.pattern(when["glob"])),
         "lock": call.path(step["lock"]) if step.get("lock") else None,
     }
 

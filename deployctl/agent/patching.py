@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import List
 
-from .distrecords import refresh, sha256
+from .distrecords import refresh, sha256, site_packages
 from .git import Git
 from .interface import AgentError
 from .records import write_json
@@ -27,7 +27,7 @@ def patch(repository: str, environment: str, base: str, commit: str, distributio
     into: they may be links into uv's cache. What is applied already is found out in reverse.
     """
     git = Git("git", repository)
-    (site,) = glob.glob(os.path.join(environment, "lib", "python3*", "site-packages"))
+    site = site_packages(environment)
     listed = git.run("diff", "--name-only", "--no-renames", "-z", base, commit, "--", "vllm")
     paths = [name for name in listed.split("\0") if name]
     with tempfile.TemporaryDirectory(dir=environment) as scratch:
@@ -109,5 +109,5 @@ def _replace(scratch: str, site: str, paths: List[str]) -> None:
 
 def _dist_info(site: str, distribution: str) -> str:
     stem = re.sub(r"[-.]+", "_", distribution)
-    (found,) = glob.glob(os.path.join(site, f"{stem}-*.dist-info"))
+    (found,) = glob.glob(os.path.join(glob.escape(site), f"{stem}-*.dist-info"))
     return os.path.basename(found)

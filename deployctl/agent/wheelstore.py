@@ -47,7 +47,7 @@ def wheels(call: Call) -> List[Dict[str, Any]]:
     """Every kept wheel: its record with `key`, `path`, `used` (last use, Unix time) and `whole`
     (the file is there with its size)."""
     found = []
-    for path in sorted(glob.glob(os.path.join(call.path(WHEELS), "*", RECORD))):
+    for path in sorted(glob.glob(call.pattern(f"{WHEELS}/*/{RECORD}"))):
         record = read_json(path)
         if record is None:
             continue

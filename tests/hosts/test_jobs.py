@@ -269,3 +269,26 @@ def test_a_follower_of_a_flood_is_heard_when_it_gives_up(builder: BuildHost) -> 
     assert not ended.is_alive()
     assert call("jobs.stop", id="flood", grace=1)["state"] == "stopped"
     (builder.root / "jobs" / "flood" / "log").unlink()
+
+
+@pytest.mark.parametrize("name", ["sp ace", "per%cent", "dol$lar", "quo'te\"s", "ünï", "[a]*?b"])
+def test_a_root_of_any_name(tmp_path: Path, name: str) -> None:
+    site = tmp_path / name / "environments" / "e" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    with Session(LocalTransport("local"), root=str(tmp_path / name)) as session:
+        steps = [
+            shell("echo made > there", "first"),
+            shell("exit 1", "never", when={"glob": "@/the*", "present": False}),
+            {"phase": "last", "argv": ["cat", {"glob": "@/the*"}]},
+        ]
+        session.call("jobs.start", id="odd", steps=steps)
+        final = session.call("jobs.follow", id="odd")
+        assert final["state"] == "done", final["why"]
+        found = session.call("environment.complete", environment="@/environments/e")
+        assert found["site_packages"] == str(site)
+        chore = {"phase": "keep", "argv": ["@agent", "chore", "keep", "@/w", "@/wheels/k", "{}"]}
+        (tmp_path / name / "w").mkdir()
+        (tmp_path / name / "w" / "a.whl").write_text("x")
+        session.call("jobs.start", id="keep", steps=[chore])
+        assert session.call("jobs.follow", id="keep")["state"] == "done"
+        assert [wheel["key"] for wheel in session.call("environment.wheels")] == ["k"]

@@ -67,3 +67,12 @@ def test_a_link_that_an_agent_of_the_same_number_was_about_to_switch(
     assert session.call("releases.switch", profile="toy", release="r1")["current"] == "r1"
     session.call("releases.prepare", profile="toy", release="r1", environment="e1")
     assert (home / "releases" / "r1" / "environment").readlink().name == "e1"
+
+
+def test_a_tree_whose_removal_was_cut_off_in_an_agent_of_the_same_number(
+    session: Session, tmp_path: Path
+) -> None:
+    for name in ("x", f".removing.x.{session.agent['pid']}"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+    assert session.call("files.remove_tree", path="@/x")["removed"]
+    assert list(tmp_path.glob("*x*")) == []
