@@ -86,7 +86,7 @@ def _unknown(path: KeyPath, schema: Any) -> tuple[str, set[KeyPath]]:
     if elsewhere:
         at_the_top = " at the top level" if len(elsewhere[0]) == 1 else ""
         return f"unknown key here; did you mean {dotted(elsewhere[0])}{at_the_top}?", set()
-    return f"unknown key; known here: {', '.join(known)}", set()
+    return f"unknown key; known here: {', '.join(known) or 'none'}", set()
 
 
 def _paths(schema: Any, above: KeyPath = ()) -> Iterator[KeyPath]:

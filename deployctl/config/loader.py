@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from deployctl.config import complaints, overrides, references
+from deployctl.config import complaints, overrides, references, step_options
 from deployctl.config.assembly import Assembly
 from deployctl.config.base import Settings
 from deployctl.config.document import Value, display, leaves
@@ -71,12 +71,13 @@ def load_profile(
 def load_playbook(
     name_or_path: str, known_steps: Collection[str], *, search: Search | None = None
 ) -> Playbook:
-    """The playbook of that name or file; its steps' names are checked, their options are not."""
+    """The playbook of that name or file; its steps' names and options are checked too."""
     places = search or default_search()
     found = places.locate("playbooks", name_or_path)
     assembly = Assembly(places)
     tree = fitted(assembly.document(found.path), Playbook)
     assembly.problems.extend(references.unknown_steps(tree, known_steps))
+    assembly.problems.extend(step_options.problems(tree))
     return _validated(Playbook, tree, assembly, f"playbook {display(found.path)} is invalid")
 
 

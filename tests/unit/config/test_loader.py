@@ -266,6 +266,29 @@ def test_a_playbook_and_its_steps(folder: Folder) -> None:
     ]
 
 
+def test_every_wrong_option_of_a_step_is_told(folder: Folder) -> None:
+    folder.write(
+        "work/playbooks/p.yaml",
+        """\
+        steps:
+        - {step: build, with: {deep: true}}
+        - {step: clean, with: {scop: gpu, reset: "yes"}}
+        - {step: bench, with: {concurrencies: [1, 0], compare: slow}}
+        - {step: acceptance, with: {tolerance: 0}}
+        """,
+    )
+    with pytest.raises(ConfigError) as error:
+        load_playbook("p", ["build", "clean", "bench", "acceptance"], search=folder.search)
+    assert error.value.why.splitlines() == [
+        "playbooks/p.yaml:2:24: steps.0.with.deep: unknown key; known here: none",
+        "playbooks/p.yaml:3:24: steps.1.with.scop: unknown key; did you mean scope?",
+        "playbooks/p.yaml:3:42: steps.1.with.reset: needs true or false, not the text 'yes'",
+        "playbooks/p.yaml:4:43: steps.2.with.concurrencies.1: "
+        "should be greater than or equal to 1, not 0",
+        "playbooks/p.yaml:4:56: steps.2.with.compare: should be one of plain, not the text 'slow'",
+    ]
+
+
 def test_every_wrong_step_is_told(folder: Folder) -> None:
     folder.write(
         "work/playbooks/p.yaml",

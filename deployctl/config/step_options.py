@@ -1,0 +1,93 @@
+"""What a playbook may say to a step: `{step: clean, with: {scope: container}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from deployctl.config import complaints
+from deployctl.config.base import Settings
+from deployctl.config.clean import Scope
+from deployctl.config.document import Value
+from deployctl.config.problems import Problem
+
+
+class NoOptions(Settings):
+    """A step that takes none."""
+
+
+class CleanOptions(Settings):
+    """clean: whose processes may be stopped, and what else."""
+
+    scope: Scope = "ours"
+    reset: bool = False
+    stop_unit: bool = False
+
+
+class FetchOptions(Settings):
+    """fetch: compare checksums, not sizes alone."""
+
+    deep: bool = False
+
+
+class VerifyOptions(Settings):
+    """verify: also what was verified before, and by every file's hash."""
+
+    always: bool = False
+    deep: bool = False
+
+
+class LaunchOptions(Settings):
+    """launch: start anew although the wanted release runs."""
+
+    always: bool = False
+
+
+class AcceptanceOptions(Settings):
+    """acceptance: how far below the last good release is still accepted."""
+
+    tolerance: float | None = Field(default=None, ge=0)
+
+
+class LosslessOptions(Settings):
+    """lossless: how many prompts are compared."""
+
+    prompts: int = Field(default=1, ge=1)
+
+
+class BenchOptions(Settings):
+    """bench: the levels, the requests at each, and what to compare with."""
+
+    concurrencies: list[Annotated[int, Field(ge=1)]] = Field(default=[1], min_length=1)
+    requests: int = Field(default=1, ge=1)
+    compare: Literal["plain"] | None = None
+
+
+OPTIONS: Mapping[str, type[Settings]] = {
+    "clean": CleanOptions,
+    "fetch": FetchOptions,
+    "verify": VerifyOptions,
+    "launch": LaunchOptions,
+    "acceptance": AcceptanceOptions,
+    "lossless": LosslessOptions,
+    "bench": BenchOptions,
+}
+"""By step; the others take none. What is not given is the step's own business."""
+
+
+def problems(playbook: Value) -> Iterator[Problem]:
+    """What is wrong with the options of a playbook's steps, each with its place."""
+    steps = playbook.child("steps")
+    for index, step in enumerate(steps.items if steps is not None else ()):
+        name, given = step.child("step"), step.child("with")
+        if name is None or given is None or not isinstance(given.content, dict):
+            continue
+        model = OPTIONS.get(str(name.content), NoOptions)
+        try:
+            model.model_validate(given.plain())
+        except ValidationError as error:
+            for problem in complaints.problems(error, given, model):
+                yield replace(problem, path=f"steps.{index}.with.{problem.path}")
