@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import select
 import socket
 import sys
 import threading
@@ -195,7 +196,7 @@ class _Relay:
                     break
                 if "data" in item:
                     data = base64.b64decode(item["data"])
-                    self._connection.sendall(data)
+                    self._send(data)
                     sent += len(data)
                     self._call.emit({"taken": len(data)})
                 elif "taken" in item:
@@ -213,6 +214,17 @@ class _Relay:
             self._moved.notify_all()
         reader.join()
         return {"sent": sent, "received": self._received}
+
+    def _send(self, data: bytes) -> None:
+        """All of it, as the server takes it; one that takes nothing is given up with the call."""
+        ready = select.poll()
+        ready.register(self._connection, select.POLLOUT)
+        while data and not self._call.cancelled.is_set():
+            if ready.poll(200):
+                try:
+                    data = data[self._connection.send(data, socket.MSG_DONTWAIT) :]
+                except BlockingIOError:
+                    continue
 
     def _from_socket(self) -> None:
         try:

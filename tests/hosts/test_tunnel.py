@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -100,3 +102,14 @@ def test_the_end_of_the_session_ends_open_connections(server: int, tmp_path: Pat
         session.close()
         with pytest.raises(httpx.TransportError):
             client.post(tunnel.url, content=b"x")
+
+
+def test_a_server_that_takes_nothing_holds_nobody_up(session: Session) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with Tunnel(session, "127.0.0.1", listener.getsockname()[1]) as tunnel:
+            port = int(tunnel.url.rsplit(":", 1)[1])
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+                with pytest.raises(TimeoutError):
+                    client.sendall(bytes(64 << 20))
+                began = time.monotonic()
+        assert time.monotonic() - began < 3
