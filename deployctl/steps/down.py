@@ -16,8 +16,10 @@ from deployctl.steps.interface import (
     Step,
 )
 from deployctl.steps.servers import left_slots
+from deployctl.steps.servers.plain_server import left_over
 
 SERVING = ("starting", "running")
+PROFILES = "down.profiles"
 
 
 class DownStep(Step):
@@ -30,12 +32,15 @@ class DownStep(Step):
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         unit = Question("unit", "units.state", {"name": wanted.profile.name})
-        return [unit, *left_slots.questions(wanted)]
+        return [unit, Question(PROFILES, "releases.profiles"), *left_slots.questions(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         unit = answers["unit"]
         slots = left_slots.left(wanted, answers)
         changes = [Change(name, f"pid {one.get('pid')}", "stopped") for name, one in slots.items()]
+        changes += [
+            Change(name, "left by a run that died", "removed") for name in _plain(wanted, answers)
+        ]
         if unit["state"] in SERVING or unit.get("members"):
             changes.insert(0, Change("server", f"pid {unit.get('pid')}", "stopped"))
         if not changes:
@@ -47,6 +52,8 @@ class DownStep(Step):
         profile = context.wanted.profile
         for name in _names(context):
             context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
+        for name in _plain(context.wanted, context.answers):
+            context.session.call("files.remove_tree", path=f"@/profiles/{name}")
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
@@ -67,5 +74,11 @@ class DownStep(Step):
 
 
 def _names(context: Context) -> list[str]:
-    """The units to end: the profile's own, and what it left in slots."""
-    return [context.wanted.profile.name, *left_slots.left(context.wanted, context.answers)]
+    """The units to end: the profile's own, what it left in slots, and plain servers."""
+    wanted, answers = context.wanted, context.answers
+    slots, plain = left_slots.left(wanted, answers), _plain(wanted, answers)
+    return [wanted.profile.name, *slots, *plain]
+
+
+def _plain(wanted: Deployment, answers: Answers) -> list[str]:
+    return left_over(wanted.profile.name, answers.get(PROFILES) or ())

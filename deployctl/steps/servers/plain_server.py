@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from secrets import token_hex
 from typing import Any
@@ -21,6 +21,17 @@ SPECULATION = "--speculative-config"
 PORTS = 50
 """How many ports above the served one are tried."""
 POLL = 0.5
+PLAIN = ".plain-"
+NAMED = 40
+"""Characters of the profile's name in that of its plain server."""
+
+
+def left_over(profile: str, names: Iterable[str]) -> list[str]:
+    """The plain servers of a profile among a host's profiles. While its lock is held, they are of
+    runs that died."""
+    if len(profile) > NAMED:
+        return []  # another profile's may be called the same
+    return [name for name in names if name.startswith(f"{profile}{PLAIN}")]
 
 
 @contextmanager
@@ -31,7 +42,7 @@ def plain_server(context: Context, step: str) -> Iterator[Client]:
     """
     profile = context.wanted.profile
     # A name of its own each time: nothing of another profile may be stopped or removed.
-    name = f"{profile.name[:40]}.plain-{token_hex(4)}"
+    name = f"{profile.name[:NAMED]}{PLAIN}{token_hex(4)}"
     port = _free_port(context)
     launch = _launch(context)
     context.progress("start", f"the same without speculation, port {port}")

@@ -23,3 +23,17 @@ def test_nothing_serves(served: ServedHost, gate: str) -> None:
     assert run.returncode == 0
     served.up(playbook="down")
     ask()
+
+
+def test_down_ends_what_a_bench_that_died_left(served: ServedHost) -> None:
+    served.up()
+    for name in ("stand.plain-0a1b2c3d", "standing.plain-0a1b2c3d"):
+        served.ask("units.start", name=name, argv=["sleep", "300"], release="r", supervisor="agent")
+    try:
+        assert served.up(playbook="down").outcome == "changed"
+        assert served.unit("stand.plain-0a1b2c3d")["state"] == "absent"
+        assert served.unit("standing.plain-0a1b2c3d")["state"] == "running", "it is another's"
+        assert served.up(playbook="down").outcome == "unchanged"
+    finally:
+        for name in ("stand.plain-0a1b2c3d", "standing.plain-0a1b2c3d"):
+            served.ask("units.stop", name=name, grace=0.1)
