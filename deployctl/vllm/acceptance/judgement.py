@@ -87,6 +87,9 @@ def judge(
     if counts.drafts and not counts.draft_tokens:
         partial = f"{counts.drafts} drafts and not one draft token: counters are missing"
         return Judgement("unknown", (partial,))
+    if counts.accepted_tokens > counts.draft_tokens:
+        more = f"{counts.accepted_tokens} tokens accepted of {counts.draft_tokens} drafted"
+        return Judgement("unknown", (f"{more}: these counts cannot be",))
     if counts.drafts == 0 or not counts.draft_tokens:
         return Judgement("no-data", ("no traffic measured: nothing was drafted",))
     interval = ratio_interval(_length_ratios(samples), confidence, seed, 1.0)

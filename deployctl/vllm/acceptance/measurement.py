@@ -149,9 +149,10 @@ def _settled(client: Client, before: Counters, tokens: int) -> Counters:
     while True:
         after = parse(client.metrics())
         counted = difference(before, after)
-        if counted.generation_tokens is None:
-            raise _Unknown("/metrics has no vllm:generation_tokens: our requests cannot be told")
-        if counted.generation_tokens >= tokens and (counted.requests or 0) >= 1:
+        if counted.generation_tokens is None or counted.requests is None:
+            lacking = "request_success" if counted.requests is None else "generation_tokens"
+            raise _Unknown(f"/metrics has no vllm:{lacking}: our requests cannot be told")
+        if counted.generation_tokens >= tokens and counted.requests >= 1:
             return after
         if time.monotonic() > deadline:
             raise _Unknown(

@@ -138,3 +138,8 @@ def test_a_log_that_tells_tokens_and_no_length_is_judged_by_its_rate() -> None:
     judged = judge(counts, (), Gate(min_length=2.0))
     assert judged.verdict == "undecided"
     assert "length is unknown" in judged.reasons[0]
+
+
+def test_more_accepted_than_drafted_is_no_figure() -> None:
+    assert judge(Counts(10, 70, 500), (), Gate(min_length=2.0)).verdict == "unknown"
+    assert judge(Counts(None, 3, 5), (), Gate()).verdict == "unknown"
