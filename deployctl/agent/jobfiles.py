@@ -54,7 +54,7 @@ class JobFiles:
     def alive(self) -> bool:
         """Whether a supervisor holds the lock; the kernel drops it however the holder ends."""
         try:
-            handle = os.open(self.lock, os.O_RDWR)
+            handle = os.open(self.lock, os.O_RDONLY)
         except FileNotFoundError:
             return False
         try:

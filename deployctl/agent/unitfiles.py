@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import processes, server
@@ -29,12 +29,13 @@ class Unit:
     def alone(self) -> Iterator[None]:
         """One starts or stops it at a time: a start that was given up may still be on its way."""
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
-        handle = os.open(self.file("lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with ExitStack() as held:
+            # A disk that takes no file any more keeps nobody from stopping a server.
+            with suppress(OSError):
+                handle = os.open(self.file("lock"), os.O_RDONLY | os.O_CREAT, 0o600)
+                held.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(handle)
 
     def spec(self) -> Optional[Dict[str, Any]]:
         return read_json(self.file("spec.json"))

@@ -40,9 +40,13 @@ try:
             if l.startswith(b'{"code"'): break
             b.append(l)
         t=p+"."+str(os.getpid())
-        with open(t,"wb") as f:
-            f.write(base64.b64decode(json.loads(l)["code"]))
-        os.replace(t,p)
+        try:
+            with open(t,"wb") as f:
+                f.write(base64.b64decode(json.loads(l)["code"]))
+            os.replace(t,p)
+        except OSError:
+            if os.path.exists(t): os.unlink(t)
+            raise
 except OSError as e:
     say({"refused":"root","why":str(e)});sys.exit(4)
 sys.path.insert(0,p)

@@ -33,3 +33,15 @@ def fill(disk: Path) -> Path:
                 file.write(bytes(65536))
         except OSError:
             return path
+
+
+@contextmanager
+def read_only(disk: Path, view: Path) -> Iterator[Path]:
+    """A view of a disk that takes no writing, while what runs on the disk itself goes on."""
+    view.mkdir()
+    subprocess.run(["mount", "--bind", str(disk), str(view)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(view)], check=True)
+        yield view
+    finally:
+        subprocess.run(["umount", "-l", str(view)], check=True)

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from deployctl.errors import RemoteError
+from deployctl.errors import HostError, RemoteError
 from deployctl.hosts.bundle import bundle
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from tests.hosts.builds.waiting import until
-from tests.hosts.full_disk import fill, small_disk
+from tests.hosts.full_disk import fill, read_only, small_disk
+from tests.hosts.lab.processes import is_alive
 
 
 @pytest.fixture
@@ -99,3 +100,27 @@ def test_what_could_not_be_recorded_is_found_and_recorded_later(
         until(lambda: session.call("units.state", name="toy")["state"] == "running")
         assert session.call("units.stop", name="toy", grace=1)["state"] == "stopped"
         assert supervisor.wait(10) == 0
+
+
+def test_a_server_whose_disk_takes_no_writing_is_stopped(
+    session: Session, disk: Path, tmp_path: Path
+) -> None:
+    words: dict[str, Any] = {"argv": ["sleep", "60"], "release": "r", "supervisor": "agent"}
+    begun = session.call("units.start", name="toy", grace=1, **words)
+    session.call("jobs.start", id="done", steps=[{"phase": "work", "argv": ["true"]}])
+    session.call("jobs.follow", id="done")
+    (disk / "profiles/toy/server/lock").unlink()
+    with (
+        read_only(disk, tmp_path / "view") as view,
+        Session(LocalTransport("local"), root=str(view)) as blind,
+    ):
+        assert blind.call("jobs.state", id="done")["state"] == "done"
+        assert blind.call("units.stop", name="toy", grace=1)["left"] == []
+        assert not is_alive(begun["pid"])
+
+
+def test_an_agent_that_finds_no_room_takes_none(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "tiny", "64k") as tiny:
+        with pytest.raises(HostError, match="No space left"):
+            Session(LocalTransport("local"), root=str(tiny))
+        assert list((tiny / "agent").iterdir()) == []
