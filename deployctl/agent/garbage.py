@@ -66,7 +66,9 @@ def _release(path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
         return dict(nothing, models=[], mentions=[], bytes=_bytes(path, seen))
     environment = _target(os.path.join(path, "environment"))
     seal = os.path.join(path, "environment", "seal.json")
-    notes = [os.path.join(path, "manifest.json"), os.path.join(path, PREPARED), seal]
+    # One that runs and was never sealed has its model in its launch line alone.
+    told = ("manifest.json", PREPARED, "launch.json")
+    notes = [*(os.path.join(path, name) for name in told), seal]
     sealed, prepared, launched = (
         _time(os.path.join(path, name)) for name in ("manifest.json", PREPARED, "launch.json")
     )

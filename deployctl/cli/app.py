@@ -32,7 +32,7 @@ app = Commands(
     epilog=(
         "Exit codes: 0 done or nothing to do, 1 internal error, 2 usage, 3 profile or playbook "
         "invalid, 4 host unreachable or access refused, 5 skipped: another run holds the lock, "
-        "6 build or verify failed, 7 not ready, 8 smoke failed, 9 acceptance failed, "
+        "6 preflight to drafter failed, 7 not ready, 8 smoke failed, 9 acceptance failed, "
         "10 failed and the previous release was restored, 11 undecided, "
         "12 plan --detailed-exitcode: there are changes, 130 interrupted."
     ),

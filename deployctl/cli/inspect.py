@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from deployctl.cli import options, output, running
-from deployctl.errors import HostError
+from deployctl.errors import HostError, NotReady
 
 
 def register(app: typer.Typer) -> None:
@@ -29,15 +29,20 @@ def status(
     from deployctl.report.serving import status_lines
 
     document = survey(running.load(profile, sets, hosts))
-    output.show(document, status_lines(document), as_json)
-    _leave_where_unknown(document)
-    raise typer.Exit(0 if all(host["healthy"] for host in document["hosts"]) else 7)
+    good = all(host["healthy"] and not host["unproven_release"] for host in _asked(document))
+    _leave(document, status_lines(document), as_json, 0 if good else NotReady.exit_code)
 
 
-def _leave_where_unknown(document: Mapping[str, Any]) -> None:
-    """Leave with the exit code of a host that could not be asked, once the others are shown."""
-    if any(host.get("error") for host in document["hosts"]):
-        raise typer.Exit(HostError.exit_code)
+def _asked(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [host for host in document["hosts"] if not host.get("error")]
+
+
+def _leave(document: dict[str, Any], lines: Iterable[str], as_json: bool, code: int) -> None:
+    """Show all hosts, and leave with the exit code of one that could not be asked, else `code`."""
+    unknown = len(_asked(document)) < len(document["hosts"])
+    code = HostError.exit_code if unknown else code
+    output.show({**document, "exit_code": code}, lines, as_json)
+    raise typer.Exit(code)
 
 
 def logs(
@@ -71,5 +76,4 @@ def history(
     from deployctl.report.serving import history_lines
 
     document = ledger(running.load(profile, sets, hosts), last)
-    output.show(document, history_lines(document), as_json)
-    _leave_where_unknown(document)
+    _leave(document, history_lines(document), as_json, 0)

@@ -140,10 +140,11 @@ def check(name: Name, as_json: options.Json = False) -> None:
 
 
 @app.command()
-def run(path: Annotated[Path, typer.Argument(help="An entry's file.")]) -> None:
+def run(entry: Annotated[str, typer.Argument(help="An entry's name or file.")]) -> None:
     """What the crontab calls: silent when all is well."""
     from deployctl.engine import schedule, scheduled_run
 
+    path = Path(entry) if os.sep in entry else schedule.file_of(entry)
     code, words = scheduled_run.carry_out(schedule.load(path))
     if words:
         output.say([words])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from deployctl.engine.execute import Work
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan
 from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
 from deployctl.hosts.session import Call, Session
-from deployctl.steps.servers.process import was_proven
+from deployctl.steps.servers.process import RUNNING, was_proven
 
 
 def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Interrupted:
@@ -49,6 +51,18 @@ def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interru
     return Interrupted(f"{host}: interrupted", left, todo)
 
 
+def serves_on(work: Work) -> str | None:
+    """The release that runs on after a failure after which nothing goes back; None where none
+    does, or that cannot be known."""
+    with suppress(ConnectionLost):
+        (unit,) = work.connected.session.ask(
+            [Call("units.state", {"name": work.wanted.profile.name})]
+        )
+        if not isinstance(unit, RemoteError) and unit["state"] in RUNNING:
+            return str(unit["release"])
+    return None
+
+
 def _left_by(work: Work) -> str:
     return left_behind(work.connected.session, work.wanted.profile.name)
 
@@ -61,7 +75,7 @@ def left_behind(session: Session, profile: str) -> str:
         unit = error
     if isinstance(unit, RemoteError | ConnectionLost):
         return f"what serves is unknown: {unit.what}"
-    if unit["state"] in ("starting", "running"):
+    if unit["state"] in RUNNING:
         proven = "proven ready" if was_proven(unit) else "not proven ready"
         return f"release {unit['release']} runs, pid {unit['pid']}, {proven}"
     rest = ", ".join(str(member["pid"]) for member in unit["members"])

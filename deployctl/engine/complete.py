@@ -59,6 +59,8 @@ def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call:
         return Call("releases.seal", {**arguments, "manifest": kept})
     identity = release_identity(work.wanted, work.answers)
     manifest = ledger.manifest(work.wanted, work.record, identity, evidence)
+    # The evidence of an earlier seal comes without them; the same id stands on the same packages.
+    manifest["packages"] = manifest["packages"] or before.get("packages")
     manifest["sealed_by"] = run.run
     manifest["gpu"] = ledger.gpu(work.answers.get("gpus"))
     return Call("releases.seal", {**arguments, "manifest": manifest})

@@ -147,6 +147,7 @@ class HostRun:
         if before is None or found["current"] in (None, release):
             return answers
         text = f"release {release} failed in run {before}: not tried again, nothing changed since"
+        self.record.declined = text
         self.listen(events.StepNote(self.record.host, "ledger", text))
         return self._pin(connected, answers, "current")
 
@@ -244,6 +245,8 @@ class HostRun:
         astray = dead is not None and dead.phase != "staging"
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
             self.record.error = aftermath.told(work, plan, self.interrupts, failure)
+            if any(planned.step.name == "launch" for planned in plan.steps):
+                self.record.serves_on = aftermath.serves_on(work)
             return
         try:
             switch.restore(self.run_record, work, plan, failure.what)
@@ -262,7 +265,7 @@ class HostRun:
             at = f" in {self.record.steps[-1].step}" if self.record.steps else ""
             return Interrupted(
                 f"{self.record.host}: interrupted{at}",
-                next="run again to go on: a build or download on the host is taken up where it is",
+                next="run again to go on: a build or download goes on there and is taken up",
             )
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:

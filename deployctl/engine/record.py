@@ -52,6 +52,8 @@ class HostRecord:
     restored: bool = False
     earlier: bool = False
     """An earlier release was to be served, not what the profile says now."""
+    declined: str = ""
+    """Why the wanted release was not tried: it failed before, and nothing has changed since."""
     steps: list[StepRecord] = field(default_factory=list)
     error: DeployError | None = None
     round_trips: int = 0
@@ -61,6 +63,8 @@ class HostRecord:
     """Whether nothing was proven to serve when the run ended: `without_service` goes on."""
     gaps: list[float] = field(default_factory=list)
     """The same, gap by gap."""
+    serves_on: str | None = None
+    """The release that runs on after a failure after which nothing goes back."""
     way_back: DeployError | None = None
     """Why the previous release could not be brought back."""
     took_up: str | None = None

@@ -94,12 +94,15 @@ def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
     runs = unit["state"] in RUNNING
     ledger = releases.get("ledger") or []
     judged = serving if runs else current
+    other = runs and serving != current
     gates = _gates(ledger, judged, (manifests.get(judged) or {}).get("evidence", {}))
     return {
         "host": host.name,
         "current": current,
         "previous": releases.get("previous"),
-        "serving": serving,
+        "serving": serving if runs else None,
+        "unproven_release": other,
+        "environment_damage": _damage(releases, judged),
         "state": unit["state"],
         "pid": unit.get("pid") if runs else None,
         "since": unit.get("started") if runs else None,
@@ -109,7 +112,7 @@ def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
         "port": answers.get("port"),
         "health": health and {"status": health["status"], "error": health["error"]},
         "healthy": unit["state"] == "running" and bool(health) and health["status"] == 200,
-        "drift": _drift(evidence.get("drafter", {}), answers),
+        "drift": None if other else _drift(evidence.get("drafter", {}), answers),
         "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
         "smoke": gates.get("smoke") if runs else None,
         "acceptance": gates.get("acceptance") if runs else None,
@@ -122,7 +125,15 @@ def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
             for gate, said in gates.items()
         },
         "last_run": _last_run(ledger),
+        "open_run": _open_run(ledger),
     }
+
+
+def _damage(releases: dict[str, Any], release: str | None) -> list[str]:
+    """What was found wrong with the environment that a release stands on."""
+    manifest = (releases.get("releases") or {}).get(release) or {}
+    key = (manifest.get("identity") or {}).get("environment")
+    return list((releases.get("broken") or {}).get(key) or ())
 
 
 def _last_exit(unit: dict[str, Any]) -> dict[str, Any] | None:
@@ -165,6 +176,13 @@ def _gates(
 
 def _last_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
     return next((entry for entry in reversed(entries) if entry.get("kind") == "end"), None)
+
+
+def _open_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The run that was begun last, where it has not ended: it is at work, or it died."""
+    begun = [entry for entry in entries if entry.get("kind") == "begin"]
+    ended = {entry.get("run") for entry in entries if entry.get("kind") == "end"}
+    return begun[-1] if begun and begun[-1]["run"] not in ended else None
 
 
 def ledger(profile: Profile, last: int) -> dict[str, Any]:

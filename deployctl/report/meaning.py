@@ -21,6 +21,8 @@ OUTCOMES = {
 def meaning(document: Mapping[str, Any]) -> str:
     """The sentence for a report."""
     outcome, hosts = document["outcome"], document["hosts"]
+    if outcome == "unchanged" and any(host.get("declined") for host in hosts):
+        return "unchanged: what is wanted failed before, what serves was not touched"
     if outcome == "unchanged":
         return f"unchanged: {_unchanged(_names(hosts))}, nothing was touched"
     if outcome == "deployed":
@@ -33,7 +35,13 @@ def meaning(document: Mapping[str, Any]) -> str:
 
 
 def now_serving(host: Mapping[str, Any]) -> str:
-    """After a way back, which release serves; empty where there was no way back."""
+    """After a way back, which release serves, and after a failure without one, which serves on;
+    empty after a run that did what was asked, and where nothing serves."""
+    on = host.get("serves_on")
+    if on:
+        return f"serves on: release {on}" + (
+            "" if on == host["previous"] else ", it has not passed"
+        )
     if not host["restored"]:
         return ""
     return f"serves again: release {host['previous']}, proven ready"

@@ -8,7 +8,9 @@ from typing import Any
 
 def acceptance_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
     """An acceptance check: the verdict, the figures, and where they come from."""
-    yield f"acceptance  {evidence['verdict']}: {'; '.join(evidence['reasons'])}"
+    judged = (evidence.get("gate") or {}).get("floor") is not None
+    verdict = "measured" if evidence["verdict"] == "pass" and not judged else evidence["verdict"]
+    yield f"acceptance  {verdict}: {'; '.join(evidence['reasons'])}"
     length = evidence["mean_acceptance_length"]
     if length is None:
         return

@@ -26,14 +26,16 @@ def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
         if host["pid"]:
             yield f"  process   {_process(host)}"
-        drift = {None: "unknown", True: "DRIFTED", False: "as proven"}[host["drift"]]
-        other = ", and the running process loaded another one" if host["loaded_other"] else ""
-        yield f"  drafter   config.json {drift}{other}"
+        yield f"  drafter   config.json {_config(host)}"
+        if host["environment_damage"]:
+            yield f"  build     its environment is DAMAGED: {host['environment_damage'][0]}"
         if host["acceptance"]:
             yield f"  accepted  {acceptance_line(host['acceptance'])}"
         if host["last_run"]:
             last = host["last_run"]
             yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"
+        if host["open_run"]:
+            yield f"  open run  {_open_run(host['open_run'])}"
         for gate, said in host["verdicts"].items():
             of = "" if said["this_process"] or not host["pid"] else ", on an earlier process"
             yield f"  {gate:<9} last verdict {said['verdict']}, measured{of} {when(said['time'])}"
@@ -54,9 +56,24 @@ def _listens(front: Mapping[str, Any]) -> str:
     return words.get(front["listening"], "whether its port is open is unknown")
 
 
+def _config(host: Mapping[str, Any]) -> str:
+    if host["unproven_release"]:
+        return "of a release that has not passed"
+    drift = {None: "unknown", True: "DRIFTED", False: "as proven"}[host["drift"]]
+    other = ", and the running process loaded another one" if host["loaded_other"] else ""
+    return f"{drift}{other}"
+
+
+def _open_run(begun: Mapping[str, Any]) -> str:
+    what = f"{begun['run']} {begun.get('playbook')}, begun {when(begun['time'])}"
+    return f"{what}: at work, or it died (then the next up takes it up)"
+
+
 def _headline(host: Mapping[str, Any]) -> str:
     if not host["healthy"]:
         return WORDS.get(host["state"], "NOT healthy")
+    if host["unproven_release"]:
+        return "it answers, and what serves is NOT a release that has passed"
     if host["loaded_other"]:
         return "it answers, and does NOT draft as proven"
     return "healthy" if host["proven"] else "it answers, and is not proven"

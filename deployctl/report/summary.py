@@ -21,6 +21,8 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
                 yield f"    {drifted(step)}"
             if step["step"] == "bench" and step["evidence"]:
                 yield from (f"    {line}" for line in bench_lines(step["evidence"]))
+        if host.get("declined"):
+            yield f"  {host['declined']}"
         if host["took_up"]:
             yield f"  took up run {host['took_up']}, which had ended without a word"
         if gap(host):
@@ -142,7 +144,17 @@ def _plan_end(document: Mapping[str, Any]) -> str:
     if blocked:
         places = ", ".join(f"{step} on {host}" for host, step in blocked)
         return f"blocked: {places} cannot be done, and nothing would be touched there"
-    return "there are changes" if document["changes"] else "nothing to change"
+    if document["changes"]:
+        return "there are changes"
+    checks = dict.fromkeys(
+        step["step"]
+        for host in document["hosts"]
+        for step in host["steps"]
+        if step["status"] == "check"
+    )
+    return (
+        f"nothing to change; to be checked: {', '.join(checks)}" if checks else "nothing to change"
+    )
 
 
 def _change(change: Mapping[str, Any]) -> str:

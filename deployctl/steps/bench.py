@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import SmokeFailed
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
-from deployctl.steps.measuring.gates import open_client
+from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.steps.measuring.gates import gate_questions, open_client
 from deployctl.steps.servers.plain_server import plain_server
 from deployctl.vllm.asking import load, prompt_sets
 from deployctl.vllm.asking.client import Client
@@ -24,6 +24,9 @@ class BenchStep(Step):
     phase = "gate"
     failure = SmokeFailed
     needs_release = False
+
+    def questions(self, wanted: Deployment) -> Sequence[Question]:
+        return gate_questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         return Plan("check", reason="asked for")

@@ -101,7 +101,10 @@ class VerifyStep(Step):
         self._damaged(context, [error.message])
         profile = context.wanted.profile.name
         return self.fail(
-            context, "nothing is built here", error.message, f"run: deployctl build -p {profile}"
+            context,
+            "nothing is built here",
+            error.message,
+            f"run: deployctl up --profile {profile}",
         )
 
     def _damaged(self, context: Context, problems: list[str]) -> None:

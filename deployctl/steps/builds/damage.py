@@ -12,7 +12,7 @@ from deployctl.vllm.builds import completeness
 
 STARTS = frozenset({"launch", "ready"})
 """Steps that run what is in the environment: their failures may be its fault."""
-REBUILT = "run again: it is built anew, beside this one"
+REBUILT = "run: deployctl up (another one is built beside it)"
 
 
 def break_seal(context: Context, problems: list[str]) -> None:

@@ -44,7 +44,7 @@ def test_a_failed_start_is_blamed_on_the_damage(served: ServedHost, program: str
     assert failed.exit_code == 7 and error is not None
     assert "was damaged after it was proven" in error.what
     assert "vllm/sampling_params.py is missing" in error.why
-    assert error.next == "run again: it is built anew, beside this one"
+    assert error.next == "run: deployctl up --profile stand (another one is built beside it)"
     assert not seal(served).exists()
     assert planned(served)["build"] == "change"
     assert environment.is_dir(), "it stays: something may serve from it"
