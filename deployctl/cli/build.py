@@ -26,6 +26,10 @@ def build(
         str | None,
         typer.Option(metavar="SIZE", help="Keep at most this much of wheels, e.g. 20G; no build."),
     ] = None,
+    stop: Annotated[
+        str | None,
+        typer.Option(metavar="JOB", help="End a build or download that runs on; no build."),
+    ] = None,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
     lock_wait: options.LockWait = "0s",
@@ -33,7 +37,7 @@ def build(
     quiet: options.Quiet = False,
 ) -> None:
     """Build the environment beside what serves and seal it; attach to a build that runs already."""
-    if not listed and prune is None:
+    if not listed and prune is None and stop is None:
         running.perform(
             profile,
             running.playbook_of(*STEPS, name="build"),
@@ -43,9 +47,13 @@ def build(
             as_json=as_json,
             quiet=quiet,
         )
-    from deployctl.engine import wheels
+    from deployctl.engine import running_jobs, wheels
 
     loaded = running.load(profile, sets, hosts)
+    if stop is not None:
+        document = running_jobs.stop(loaded, stop)
+        output.show(document, running_jobs.lines(document), as_json)
+        return
     if prune is not None:
         document = wheels.prune(loaded, wheels.size(prune))
         lines = [

@@ -169,7 +169,7 @@ def _part(name: str) -> Callable[..., None]:
     ) -> None:
         running.perform(
             profile,
-            running.playbook_of(*PARTS[name].steps),
+            running.playbook_of(*PARTS[name].steps, name=name),
             sets=sets,
             hosts=hosts,
             lock_wait=lock_wait,

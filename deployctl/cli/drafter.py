@@ -36,6 +36,12 @@ Profile = Annotated[
 Assignments = Annotated[list[str], typer.Argument(metavar="[FILE] KEY=VALUE...")]
 
 
+NEXT_START = (
+    "what runs has read its config already: the next start reads this one, and the next "
+    "deployctl up puts the profile's values back"
+)
+
+
 @app.callback(invoke_without_command=True)
 def drafter(
     context: typer.Context,
@@ -181,6 +187,8 @@ def set_keys(
         document = {"schema": "deployctl.drafter-set/1", "configs": changes}
         output.say([output.as_text(document)])
         return
+    if loaded is not None:
+        output.note(NEXT_START)
     for where, desired in made:
         output.say(
             f"{where}: {change.key}: {json.dumps(change.old)} -> {json.dumps(change.new)}"

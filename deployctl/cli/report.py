@@ -28,7 +28,7 @@ def report(
 
     if listed:
         runs = store.runs()
-        output.show({"schema": LIST_SCHEMA, "runs": runs}, runs, as_json)
+        output.show({"schema": LIST_SCHEMA, "runs": runs}, map(store.line, runs), as_json)
         return
     document = store.load(run)
     path = store.save_page(document)

@@ -123,7 +123,8 @@ def remove(name: Name) -> None:
 
     schedule.remove(name)
     log = schedule.log_folder() / f"{name}.log"
-    output.say([f"{name} is scheduled no more; its log stays: {log}"])
+    stays = f"; its log stays: {log}" if log.exists() else ""
+    output.say([f"{name} is scheduled no more{stays}"])
 
 
 @app.command()

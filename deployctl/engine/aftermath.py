@@ -9,6 +9,7 @@ from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan
 from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
 from deployctl.hosts.session import Call, Session
+from deployctl.steps.builds.environments import job_id
 from deployctl.steps.servers.process import RUNNING, was_proven
 
 
@@ -49,6 +50,18 @@ def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interru
     left = left_behind(session, profile) if begun else "nothing was touched"
     todo = f"see what was done: deployctl history --profile {profile}" if begun else ""
     return Interrupted(f"{host}: interrupted", left, todo)
+
+
+def goes_on(work: Work) -> str:
+    """What to do after an interrupt: a job goes on by itself, to be taken up or ended."""
+    last = work.record.steps[-1].step if work.record.steps else ""
+    if last != "build":
+        return "run again to go on: a download goes on there and is taken up"
+    job = job_id(work.release.environment_key)
+    return (
+        "run again to go on: the build goes on there and is taken up "
+        f"(to end it: deployctl build --stop {job} --profile {work.wanted.profile.name})"
+    )
 
 
 def serves_on(work: Work) -> str | None:

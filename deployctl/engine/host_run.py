@@ -265,7 +265,7 @@ class HostRun:
             at = f" in {self.record.steps[-1].step}" if self.record.steps else ""
             return Interrupted(
                 f"{self.record.host}: interrupted{at}",
-                next="run again to go on: a build or download goes on there and is taken up",
+                next=aftermath.goes_on(work),
             )
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:

@@ -123,7 +123,7 @@ def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
             who = f"{entry.get('user') or 'unknown'} from {entry.get('from') or 'unknown'}"
             yield (
                 f"  {when(entry['time'])}  {entry['run']}  {entry.get('playbook') or '':<9} "
-                f"{entry['outcome']:<11} release {entry['release']}  by {who}  "
+                f"{entry['outcome']:<11} release {entry['release'] or 'none'}  by {who}  "
                 f"changed {changed}{figure}"
             )
         if not host["runs"]:

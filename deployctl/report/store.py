@@ -60,6 +60,14 @@ def runs() -> list[str]:
     return sorted(path.stem for path in directory().glob("*.json"))
 
 
+def line(run: str) -> str:
+    """A kept run in a line: its id, then profile, playbook and outcome where it can be read."""
+    document = _read(run)
+    if document is None:
+        return f"{run}  damaged"
+    return f"{run}  {document['profile']}  {document['playbook']}: {document['outcome']}"
+
+
 def load(run: str | None = None) -> dict[str, Any]:
     """One run's report, or the newest; raises UsageError where there is none."""
     known = runs()

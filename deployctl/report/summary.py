@@ -119,7 +119,9 @@ def acceptance_line(evidence: Mapping[str, Any]) -> str:
     positions = f", per position {' '.join(rates)}" if rates else ""
     interval = evidence.get("interval")
     span = f" [{interval['low']:.2f}, {interval['high']:.2f}]" if interval else ""
-    return f"{verdict}: mean acceptance length {length:.2f}{span}{positions}"
+    floor = (evidence.get("gate") or {}).get("floor")
+    missed = f" (floor {floor:g})" if verdict == "fail" and floor is not None else ""
+    return f"{verdict}: mean acceptance length {length:.2f}{span}{missed}{positions}"
 
 
 def _lossless(evidence: Mapping[str, Any]) -> str:

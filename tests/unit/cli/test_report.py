@@ -40,7 +40,10 @@ def test_a_run_by_its_id_as_the_one_document() -> None:
 
 def test_the_list_and_an_unknown_run() -> None:
     result = CliRunner().invoke(app, ["report", "--list"])
-    assert result.stdout.split() == ["20261130T041511Z-d55a3a", "20261130T050000Z-c0ffee"]
+    assert result.stdout.splitlines() == [
+        "20261130T041511Z-d55a3a  demo  up: deployed",
+        "20261130T050000Z-c0ffee  demo  up: failed",
+    ]
     result = CliRunner().invoke(app, ["report", "--list", "--json"])
     document = json.loads(result.stdout)
     assert (document["schema"], len(document["runs"])) == ("deployctl.reports/1", 2)
