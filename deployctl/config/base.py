@@ -65,8 +65,17 @@ Duration = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": LONGEST},
-                {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d)\s*)+$"},
+                {
+                    "description": "Seconds.",
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": LONGEST,
+                },
+                {
+                    "description": "A duration such as 90s, 15m or 1h30m.",
+                    "type": "string",
+                    "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d)\s*)+$",
+                },
             ]
         }
     ),

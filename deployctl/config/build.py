@@ -61,7 +61,9 @@ class BuildSettings(Settings):
     """How the environment of a release is made."""
 
     source: SourceSettings
+    """Where vLLM comes from."""
     strategy: Strategy = "auto"
+    """How a git source is built; auto tries reuse, precompiled, source and patch in turn."""
     python: str = "3.12"
     """The release's Python: a version or a path, as `uv venv --python` takes it."""
     target: Literal["cuda", "cpu", "empty"] = "cuda"
@@ -83,13 +85,15 @@ class BuildSettings(Settings):
     max_jobs: int | None = Field(default=None, ge=1)
     """Compilers at once; chosen from free memory and cores when absent."""
     stall: Duration = 900.0
-    """A build whose log and CPU time stand still for this long is stopped."""
+    """A build or download whose log and CPU time stand still for this long is stopped."""
     limit: Duration | None = None
-    """A limit on the whole build; none by default."""
+    """A limit on each job of a build, and on each download; none by default."""
     compile_bytecode: bool = True
+    """Compile what is installed to bytecode at once, so that the first start need not."""
     submodules: bool = True
+    """Check out the git submodules of `ref` or `pr` too."""
     precompiled_index: str = "https://wheels.vllm.ai"
-    """Where wheels of upstream's commits are published, by commit."""
+    """Where it is asked whether upstream has wheels of a commit; the build itself fetches them."""
 
     @model_validator(mode="after")
     def _base_for_in_place(self) -> Self:

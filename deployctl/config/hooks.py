@@ -18,6 +18,7 @@ class HookSettings(Settings):
     """
 
     run: list[str] = Field(min_length=1)
+    """The program and its arguments, one item each."""
     where: Literal["here", "host"] = "here"
     """Where deployctl runs, or on the host that is worked on."""
     timeout: Duration = 60.0
@@ -38,6 +39,8 @@ class NotifySettings(Settings):
     """json: the whole report · slack: a text for an incoming webhook (Mattermost, Discord's
     /slack) · ntfy: a title, a text and a priority."""
     on: list[Occasion] = Field(default=["failure", "rollback"], min_length=1)
-    """failure: it failed, or nothing can be said · rollback: the previous release was restored ·
-    change: a new release serves · always: whatever happened, skipped and unchanged too."""
+    """failure: it failed, was interrupted, or nothing can be said · rollback: the previous release
+    was restored · change: something was changed, such as the release that serves · always: whatever
+    happened, skipped and unchanged too."""
     timeout: Duration = 10.0
+    """The webhook must have answered within this; otherwise a note is left."""

@@ -15,8 +15,11 @@ class SshSettings(Settings):
     address: str
     """Host alias, name or IP address, as one would give it to `ssh`."""
     user: str | None = None
+    """The user to log in as; ssh_config's when absent."""
     port: int | None = Field(default=None, ge=1, le=65535)
+    """The SSH server's port; ssh_config's when absent."""
     identity_file: str | None = None
+    """A private key to offer before the configured ones."""
     known_hosts: str | None = None
     """A known_hosts file to use instead of the configured ones."""
     config_file: str | None = None
@@ -24,6 +27,7 @@ class SshSettings(Settings):
     accept_new: bool = False
     """Store the key of a host never seen before. A changed key is refused all the same."""
     connect_timeout: Duration = 10.0
+    """Longest wait for each part of connecting: the link, its greeting, a key, a channel."""
 
 
 class ContainerSettings(Settings):
@@ -32,6 +36,7 @@ class ContainerSettings(Settings):
     id: str
     """Container number (Proxmox) or name (LXC)."""
     via: Literal["pct", "lxc-attach"] = "pct"
+    """The program on the node that enters it: pct (Proxmox) or lxc-attach (LXC without it)."""
     lxc_path: str | None = None
     """lxc-attach's `-P`, where the containers do not lie in the default place."""
 
@@ -47,16 +52,23 @@ class HostSettings(Settings):
     alternatives = (("local",), ("ssh",), ("container",))
 
     name: str = Field(pattern=NAME)
+    """The host's name in reports and for `--host`; in a host file the file's own when absent."""
     description: str = ""
+    """A line about the host for `deployctl profile list`."""
     local: bool = False
+    """It is this machine, without SSH."""
     ssh: SshSettings | None = None
+    """How to reach it by SSH."""
     container: ContainerSettings | None = None
+    """It is a container, entered through `node`."""
     node: HostSettings | None = None
-    """The Proxmox host under a container; in a file also the name of a host file."""
+    """The machine under a container, such as a Proxmox host; in a file also the name of a host
+    file."""
     root: str = ""
-    """Directory of everything deployctl keeps there; default /var/lib/deployctl for root."""
+    """Directory of everything deployctl keeps there; default /var/lib/deployctl for root,
+    ~/.local/share/deployctl for others."""
     python: str = "python3"
-    """The Python (3.9 or newer) that runs the agent."""
+    """The Python (3.9 or newer) that runs the agent; `python3` on `local` is deployctl's own."""
 
     @model_validator(mode="after")
     def _one_way_in(self) -> Self:

@@ -20,9 +20,12 @@ class ModelSource(Settings):
     alternatives = (("repo", "revision"), ("path",), ("bundled",))
 
     repo: str | None = None
+    """A repository on Hugging Face, OWNER/NAME, downloaded to the host."""
     revision: str | None = None
-    """A commit of `repo`; a branch or tag is resolved to one before anything is fetched."""
+    """A commit of `repo`; a branch, a tag or (when absent) the head is resolved to one before
+    anything is fetched."""
     path: str | None = None
+    """A folder that lies on the host."""
     bundled: str | None = None
     """A folder of this project's models, sent to the host."""
 
@@ -45,11 +48,14 @@ class ModelSettings(ModelSource):
 
 
 class DrafterSettings(Settings):
-    """How tokens are drafted. `model` is absent for methods without one (ngram)."""
+    """How tokens are drafted. `model` is absent for methods without one (ngram, mtp)."""
 
     method: Literal["dflash", "eagle3", "eagle", "draft_model", "ngram", "mtp", "medusa"]
+    """How tokens are drafted, by vLLM's own name."""
     model: ModelSource | None = None
+    """Where the drafter comes from; absent for ngram and mtp."""
     num_speculative_tokens: int = Field(ge=1, le=256)
+    """Tokens drafted in each step."""
     config: dict[str, Any] = {}
     """Wanted values in the drafter's config.json, by key path: `dflash_config.mask_token_id: 3`."""
     speculative: dict[str, Any] = {}

@@ -21,8 +21,9 @@ class FixesSettings(Settings):
     """Known defects of vLLM that the build must not have, by name."""
 
     require: list[str] = []
+    """Fixes, by name, without which a build is refused; `deployctl fixes` lists them."""
     prefer: list[str] = []
-    """Reported, never a reason to fail."""
+    """Fixes worth having: like all they are reported, and without them nothing fails."""
 
 
 class Profile(Settings):
@@ -32,21 +33,34 @@ class Profile(Settings):
     """
 
     name: str = Field(pattern=NAME)
+    """The profile's name, under which the host keeps its releases; the file's when absent."""
     description: str = ""
+    """A line about the profile for `deployctl profile list`."""
     extends: str | None = None
+    """Another profile, by name or file, that this one changes; mappings are merged, all else
+    replaced."""
     playbook: str = "up"
     """The playbook that `deployctl up` runs."""
     hosts: list[HostSettings] = Field(min_length=1)
     """Names of host files, or hosts in place."""
     model: ModelSettings
+    """The target model, and the name under which it is served."""
     drafter: DrafterSettings | None = None
+    """The drafter; no speculation when absent."""
     build: BuildSettings
+    """Where vLLM comes from, and how its environment is made."""
     fixes: FixesSettings = FixesSettings()
+    """Known defects of vLLM that the build must not have."""
     clean: CleanSettings = CleanSettings()
+    """What may be stopped before the launch, and when a GPU counts as free."""
     serve: ServeSettings
+    """How the server is launched, supervised and found ready."""
     smoke: SmokeSettings = SmokeSettings()
+    """The smoke gate: requests with checks on the answers."""
     acceptance: AcceptanceSettings | None = None
+    """The gate on what the drafter is worth; none when absent."""
     switch: SwitchSettings = SwitchSettings()
+    """How a new release takes over from the one that serves."""
     notify: list[NotifySettings] = []
     """Webhooks that are told how a run ended."""
 

@@ -33,7 +33,7 @@ class ReadySettings(Settings):
     """When a started server counts as ready."""
 
     stall: Duration = 600.0
-    """No new log line, CPU time or phase for this long: it hangs."""
+    """No new log line and hardly any CPU time for this long: it hangs."""
     limit: Duration | None = None
     """A limit on the whole start; none by default, the deadline follows progress."""
     completion: Duration = 120.0
@@ -53,24 +53,38 @@ class ServeSettings(Settings):
     host: str = "127.0.0.1"
     """The address to listen on, as seen by the host."""
     port: int = Field(ge=1, le=65535)
+    """The port to listen on; with blue-green the front's."""
     gpus: list[int] | None = None
     """GPU indices, as nvidia-smi numbers them; all of the host's when absent, [] for none."""
     tensor_parallel_size: int = Field(default=1, ge=1)
+    """How many GPUs share the model, each with a part of every layer."""
     max_model_len: int | None = Field(default=None, ge=1)
+    """Tokens that prompt and answer may have together; the model's own limit when absent."""
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    """Share of each GPU's memory that vLLM may take; vLLM's default when absent."""
     dtype: str | None = None
+    """Number format of weights and activations, such as bfloat16; vLLM's default when absent."""
     kv_cache_dtype: str | None = None
+    """Number format of the KV cache, such as fp8; vLLM's default when absent."""
     attention_backend: str | None = None
+    """vLLM's attention backend, such as FLASH_ATTN; chosen when absent, for DFlash one that can do
+    it."""
     args: dict[str, Argument] = {}
     """Further options of `vllm serve` without dashes: `max-num-seqs: 8`, `enforce-eager: true`."""
     env: dict[str, str] = {}
+    """Environment variables of the server; secrets go under `secrets`."""
     secrets: dict[str, SecretSettings] = {}
     """Secret variables of the server: `HF_TOKEN: {env: HF_TOKEN}`."""
     api_key: SecretSettings | None = None
+    """The variable that holds the key which requests to the server must carry; no key when
+    absent."""
     supervisor: Literal["auto", "systemd", "agent"] = "auto"
+    """What keeps the server running; auto is systemd where its units can be made, else the
+    agent."""
     stop_grace: Duration = 20.0
     """From SIGTERM to SIGKILL; vLLM hangs on SIGTERM while a request is in flight."""
     ready: ReadySettings = ReadySettings()
+    """When the started server counts as ready, and when it counts as hung."""
 
     @model_validator(mode="after")
     def _args_are_further_options(self) -> Self:

@@ -23,8 +23,11 @@ class SwitchSettings(Settings):
     other slot, prove, turn the front to it, drain, stop. Needs memory for two releases."""
 
     strategy: Literal["recreate", "blue-green"] = "recreate"
+    """Whether the one that serves makes way first, or serves until its successor is proven."""
     blue: SlotSettings | None = None
+    """One slot for blue-green."""
     green: SlotSettings | None = None
+    """The other slot for blue-green."""
     drain: Duration = 60.0
     """How long requests in flight may go on after the switch."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,41 @@ def test_keys_are_described() -> None:
         "TERM to SIGKILL"
         in schema["$defs"]["ServeSettings"]["properties"]["stop_grace"]["description"]
     )
+
+
+def undescribed(schema: Any, place: str) -> Iterator[str]:
+    """Each property without a description, here and below; a condition (`if`) describes none."""
+    if isinstance(schema, list):
+        for index, item in enumerate(schema):
+            yield from undescribed(item, f"{place}[{index}]")
+        return
+    if not isinstance(schema, dict):
+        return
+    for name, told in schema.get("properties", {}).items():
+        if not str(told.get("description", "")).strip():
+            yield f"{place}: {name}"
+    for word, value in schema.items():
+        if word == "if":
+            continue
+        if word not in ("properties", "$defs"):
+            yield from undescribed(value, f"{place}.{word}")
+            continue
+        for name, below in value.items():
+            yield from undescribed(below, f"{place}.{name}")
+
+
+@pytest.mark.parametrize("document", FOLDERS)
+def test_every_key_says_what_it_is_for(document: Document) -> None:
+    assert list(undescribed(json_schema(document), document)) == []
+
+
+def test_a_key_without_a_word_is_named() -> None:
+    schema = json_schema("profile")
+    for part in ("ServeSettings", "ServeSettingsPartial"):
+        del schema["$defs"][part]["properties"]["ready"]["description"]
+    del schema["else"]["properties"]["smoke"]["description"]
+    assert list(undescribed(schema, "profile")) == [
+        "profile.ServeSettings: ready",
+        "profile.ServeSettingsPartial: ready",
+        "profile.else: smoke",
+    ]
