@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import time
 from typing import Any, Dict, List, Optional
 
@@ -235,10 +234,11 @@ def switch(
 
 
 def record(call: Call, profile: str, entry: Dict[str, Any]) -> Dict[str, Any]:
-    """Append one entry to the ledger, on disk before the answer."""
+    """Append one entry to the ledger, on disk before the answer; gives its `time`."""
     home = _home(call, profile)
     os.makedirs(home, exist_ok=True)
-    line = json.dumps(dict(entry, time=time.time()), sort_keys=True) + "\n"
+    now = time.time()
+    line = json.dumps(dict(entry, time=now), sort_keys=True) + "\n"
     fd = os.open(os.path.join(home, "ledger.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         # A line that a crash cut off must not swallow this one.
@@ -255,24 +255,12 @@ def record(call: Call, profile: str, entry: Dict[str, Any]) -> Dict[str, Any]:
         os.fsync(fd)
     finally:
         os.close(fd)
-    return {"recorded": True}
+    return {"recorded": True, "time": now}
 
 
 def ledger(call: Call, profile: str, last: int = 0) -> List[Dict[str, Any]]:
     """The last entries of the ledger, oldest first; all of them for 0."""
     return _ledger(_home(call, profile), last)
-
-
-def remove(call: Call, profile: str, release: str) -> Dict[str, Any]:
-    """Remove a release's directory; refused for the current and the previous one."""
-    home = _home(call, profile)
-    if release in (_link(home, "current"), _link(home, "previous")):
-        raise AgentError("in-use", "release %s is current or previous" % release)
-    directory = os.path.join(home, "releases", release)
-    if not os.path.isdir(directory):
-        raise AgentError("no-release", "there is no release %s" % release)
-    shutil.rmtree(directory)
-    return {"removed": release}
 
 
 OPERATIONS = (
@@ -286,5 +274,4 @@ OPERATIONS = (
     switch,
     record,
     ledger,
-    remove,
 )

@@ -23,7 +23,7 @@ class FixesSettings(Settings):
     require: list[str] = []
     """Fixes, by name, without which a build is refused; `deployctl fixes` lists them."""
     prefer: list[str] = []
-    """Fixes worth having: like all they are reported, and without them nothing fails."""
+    """Fixes worth having: `verify` tells of those that are not there, and nothing fails."""
 
 
 class Profile(Settings):

@@ -13,7 +13,7 @@ from deployctl.config.problems import KeyPath, Problem, dotted
 from deployctl.config.search import Search, expanded, is_file, is_path
 from deployctl.config.shipped import bundled_models
 from deployctl.config.suggest import did_you_mean
-from deployctl.vllm.asking.prompt_sets import SHIPPED
+from deployctl.vllm.asking.prompt_sets import HUB, SHIPPED
 from deployctl.vllm.fixes.registry import by_name
 
 
@@ -44,7 +44,7 @@ def with_files(tree: Value) -> Value:
     acceptance, prompts = tree.at(("acceptance",)), tree.at(("acceptance", "prompts"))
     if acceptance is None or prompts is None or not isinstance(prompts.content, str):
         return tree
-    if prompts.content in SHIPPED or prompts.origin.layer != "file":
+    if _is_no_file(prompts.content) or prompts.origin.layer != "file":
         return tree
     path = Path(prompts.origin.source).absolute().parent / expanded(prompts.content)
     resolved = replace(prompts, content=os.path.normpath(path))
@@ -53,13 +53,18 @@ def with_files(tree: Value) -> Value:
 
 def _unknown_prompts(tree: Value) -> Iterator[Problem]:
     prompts = tree.at(("acceptance", "prompts"))
-    if prompts is None or not isinstance(prompts.content, str) or prompts.content in SHIPPED:
+    if prompts is None or not isinstance(prompts.content, str) or _is_no_file(prompts.content):
         return
     if not is_file(Path(prompts.content)):
         name = Path(prompts.content).name
         hint = did_you_mean(name, SHIPPED) or f"; shipped are {', '.join(SHIPPED)}"
         message = f"no prompt set is named {name}{hint}, and there is no file {prompts.content}"
         yield Problem(prompts.origin, "acceptance.prompts", message)
+
+
+def _is_no_file(prompts: str) -> bool:
+    """A set that is shipped, or one of a hub, which is looked for where it is asked."""
+    return prompts in SHIPPED or prompts.startswith(HUB)
 
 
 def unknown_steps(tree: Value, known: Collection[str]) -> Iterator[Problem]:

@@ -19,10 +19,10 @@ class Gaps:
     closed: list[float] = field(default_factory=list)
     _since: float | None = None
 
-    def interrupted(self) -> None:
-        """What served is being stopped."""
+    def interrupted(self, ago: float = 0.0) -> None:
+        """What served is being stopped, or was so many seconds ago by a run that died."""
         if self._since is None:
-            self._since = self.clock()
+            self._since = self.clock() - max(0.0, ago)
 
     def served(self) -> None:
         """Something serves again."""

@@ -196,9 +196,12 @@ class HostRun:
         dead = takeover.find((work.answers.get("releases") or {}).get("ledger") or [])
         if dead is not None:
             self.record.took_up = dead.run
-            serving = (work.answers.get("unit") or {}).get("release")
-            entry = takeover.closing(dead, self.run_record.run, serving)
-            work.connected.session.ask([_record(self.wanted.profile.name, entry)])
+            unit = work.answers.get("unit") or {"state": "unknown"}
+            entry = takeover.closing(dead, self.run_record.run, unit.get("release"))
+            (told,) = work.connected.session.ask([_record(self.wanted.profile.name, entry)])
+            ago = takeover.without_service(dead, unit, told)
+            if ago is not None and any(step.name == "ready" for step in self.steps):
+                work.gaps.interrupted(ago)
             text = f"{takeover.sentence(dead)}: taken up"
             self.listen(events.StepNote(self.record.host, "ledger", text))
         return dead

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl.steps.servers.process import was_proven
+
 
 @dataclass(frozen=True)
 class Dead:
@@ -25,6 +27,8 @@ class Dead:
     """Why it was going back, where it was restoring."""
     changed: tuple[str, ...] = ()
     """The steps that had changed something, the one that was under way among them."""
+    since: float | None = None
+    """When it began to switch, by the host's clock (seconds since 1970); None where it did not."""
 
 
 def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
@@ -35,7 +39,9 @@ def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
         return None
     last = begun[-1]
     phases = [e for e in entries if e.get("kind") == "phase" and e.get("run") == last["run"]]
+    switched = (e["time"] for e in phases if e["phase"] != "staging" and e.get("time"))
     return Dead(
+        since=next(switched, None),
         run=str(last["run"]),
         phase=str(phases[-1]["phase"]) if phases else "staging",
         release=last.get("release"),
@@ -73,6 +79,15 @@ def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
         "error": f"the run ended without a word while {dead.phase}",
         "figures": {},
     }
+
+
+def without_service(dead: Dead, unit: Mapping[str, Any], closed: Any) -> float | None:
+    """Seconds since a dead run began to switch, where nothing that was proven has served since;
+    `closed` is the host's answer to the closing entry, with its own time. None where something
+    serves, where it was only staging, or where the host did not answer."""
+    if dead.since is None or was_proven(unit) or not isinstance(closed, Mapping):
+        return None
+    return float(closed["time"]) - dead.since
 
 
 def must_go_back(dead: Dead, wanted: str | None, current: str | None) -> bool:

@@ -79,7 +79,8 @@ class AcceptanceStep(Step):
                 host,
                 self.name,
                 f"{verdict}: {said}",
-                next="mend what the reason names, or give it more: acceptance.max_prompts",
+                next="mend what the reason names, or give it more prompts: acceptance.prompts "
+                "names a set, acceptance.max_prompts how many of it",
                 evidence=found,
             )
         found["diagnosis"], differences = diagnosis(context, measured, _expected(found))

@@ -121,6 +121,8 @@ class VerifyStep(Step):
             timeout=PROBE_LIMIT,
         )
         evidence["fixes"] = report["fixes"]
+        for text in _unmet(context.wanted, evidence, context.wanted.profile.fixes.prefer):
+            context.log(f"a fix that is preferred is not there: {text}")
         missing = _unmet(context.wanted, evidence)
         if missing:
             raise self.fail(
@@ -171,11 +173,13 @@ class VerifyStep(Step):
         context.session.call("releases.seal_environment", key=key, seal=seal)
 
 
-def _unmet(wanted: Deployment, evidence: Evidence) -> list[str]:
+def _unmet(wanted: Deployment, evidence: Evidence, names: Sequence[str] | None = None) -> list[str]:
+    """The fixes of these names (those that are required, where None) that are not proven there."""
     profile = wanted.profile
+    names = profile.fixes.require if names is None else names
     v2_runner = uses_v2_runner(profile.serve.env, profile.build.target)
     speculative = profile.drafter.speculative if profile.drafter is not None else {}
-    return unmet(evidence, profile.fixes.require, v2_runner, speculative)
+    return unmet(evidence, names, v2_runner, speculative)
 
 
 def freeze_digest(distributions: Sequence[dict[str, Any]]) -> str:

@@ -185,3 +185,13 @@ def test_a_required_fix_that_cannot_be_told(builder: BuildHost, project: Project
         builder.up(builder.wanted(settings(project), **required))
     assert any("verified again" in note for note in builder.notes)
     assert builder.up(builder.wanted(settings(project)))["plans"]["verify"] == "check"
+
+
+def test_a_preferred_fix_that_is_not_there_is_told_and_nothing_fails(
+    builder: BuildHost, project: Project
+) -> None:
+    preferred = {"fixes": {"prefer": ["dflash-layer-offset"]}}
+    done = builder.up(builder.wanted(settings(project), **preferred))
+    assert builder.seal(done["key"]) is not None
+    (told,) = (note for note in builder.notes if "a fix that is preferred" in note)
+    assert "dflash-layer-offset cannot be told" in told

@@ -94,6 +94,17 @@ def test_one_up_later_something_proven_serves(served: ServedHost, name: str) -> 
         assert hit_run["closed_by"] == after.run == ended[-1]["run"] or host.took_up
 
 
+def test_the_time_without_service_begins_with_the_run_that_died(served: ServedHost) -> None:
+    served.up()
+    hit(served, POINTS["controller, awaiting the new"])
+    after = served.up(OTHER, lock_wait=30.0)
+    host = after.hosts[0]
+    phases = (e for e in served.ledger("phase") if e["run"] == host.took_up)
+    switching = next(e for e in phases if e["phase"] == "switching")
+    assert after.exit_code == 0 and host.without_service is not None
+    assert host.without_service > after.started.timestamp() - switching["time"]
+
+
 def test_the_way_back_is_finished_before_the_failed_release_is_tried_again(
     served: ServedHost,
 ) -> None:

@@ -217,6 +217,14 @@ def test_a_file_of_prompts_counts_from_the_profile(folder: Folder) -> None:
     assert acceptance.prompts == str(folder.work / "profiles/sets/mine.txt")
 
 
+def test_prompts_of_a_hub_are_looked_for_where_they_are_asked(folder: Folder) -> None:
+    drafter = "drafter: {method: ngram, num_speculative_tokens: 4}\n"
+    folder.profile("p", drafter + "acceptance: {prompts: 'hub:openai/openai_humaneval/a.jsonl'}\n")
+    acceptance = folder.load("p").profile.acceptance
+    assert acceptance is not None
+    assert acceptance.prompts == "hub:openai/openai_humaneval/a.jsonl"
+
+
 def test_an_unknown_name_tells_the_places_and_the_nearest(folder: Folder) -> None:
     folder.write("shipped/profiles/qwen36-dflash.yaml", SMALLEST)
     with pytest.raises(UsageError) as error:

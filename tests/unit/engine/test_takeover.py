@@ -43,6 +43,33 @@ def test_its_end_is_told_by_who_found_it() -> None:
     assert takeover.find([BEGIN, SWITCHING, entry]) is None
 
 
+RUNS = {"state": "running", "pid": 5, "start": 50}
+
+
+@pytest.mark.parametrize(
+    ("phases", "unit", "closed", "seconds"),
+    [
+        ([{**SWITCHING, "time": 100.0}], {"state": "stopped"}, {"time": 165.0}, 65.0),
+        (
+            [{**SWITCHING, "time": 100.0}, {**RESTORING, "time": 130.0}],
+            RUNS,
+            {"time": 165.0},
+            65.0,
+        ),
+        ([{**SWITCHING, "time": 100.0}], {**RUNS, "proven": {"pid": 5, "start": 50}}, {}, None),
+        ([{**SWITCHING, "phase": "staging", "time": 100.0}], {"state": "stopped"}, {}, None),
+        ([{**SWITCHING, "time": 100.0}], {"state": "stopped"}, OSError("full"), None),
+        ([], {"state": "stopped"}, {"time": 165.0}, None),
+    ],
+)
+def test_a_gap_begins_where_the_dead_run_made_it(
+    phases: list[dict[str, Any]], unit: dict[str, Any], closed: Any, seconds: float | None
+) -> None:
+    dead = takeover.find([BEGIN, *phases])
+    assert dead is not None
+    assert takeover.without_service(dead, unit, closed) == seconds
+
+
 @pytest.mark.parametrize(
     ("phases", "wanted", "current", "back"),
     [
