@@ -48,7 +48,11 @@ class Cron:
         mounts.mkdir()
         script = SETUP.format(mounts=mounts, mail=self.mail)
         self.process = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+            # With us it ends, however we end.
+            [
+                *("setpriv", "--pdeathsig", "KILL"),
+                *("unshare", "--mount", "--propagation", "private", "sh", "-c", script),
+            ],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
