@@ -170,7 +170,7 @@ KNOWN: tuple[Known, ...] = (
         r"Free memory on device (?P<device>\S+) \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on "
         r"startup is less than desired GPU memory utilization",
         "only {free} of {total} GiB are free on {device} before anything was loaded",
-        "see who holds it: deployctl clean --dry-run; or lower serve.gpu_memory_utilization",
+        "see who holds it: deployctl clean --plan; or lower serve.gpu_memory_utilization",
     ),
     _known(
         "gpu-memory-graphs",
@@ -185,7 +185,7 @@ KNOWN: tuple[Known, ...] = (
         r"CUDA (?:error: )?out of memory|OutOfMemoryError",
         "the GPU ran out of memory",
         "lower serve.max_model_len, use more GPUs, or see who holds memory: deployctl clean "
-        "--dry-run",
+        "--plan",
     ),
     _known(
         "shared-memory",
