@@ -184,8 +184,7 @@ KNOWN: tuple[Known, ...] = (
         "gpu-memory",
         r"CUDA (?:error: )?out of memory|OutOfMemoryError",
         "the GPU ran out of memory",
-        "lower serve.max_model_len, use more GPUs, or see who holds memory: deployctl clean "
-        "--plan",
+        "lower serve.max_model_len, use more GPUs, or see who holds memory: deployctl clean --plan",
     ),
     _known(
         "shared-memory",
