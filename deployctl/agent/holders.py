@@ -188,11 +188,12 @@ KINDS = ("profiles", "environments", "jobs")
 
 @functools.lru_cache(maxsize=None)
 def _prefixes(root: str) -> List[Tuple[str, str]]:
-    """Kinds with the beginnings of their paths: as they are given, and, where a link stands in
-    between, as the kernel tells them."""
-    places = [(kind, os.path.join(root, kind)) for kind in KINDS]
-    real = [(kind, os.path.realpath(place)) for kind, place in places]
-    return [(kind, place + "/") for kind, place in dict.fromkeys(places + real)]
+    """Kinds with the beginnings of their paths: as they are given and, where the root is a link,
+    as the kernel tells them. A link below the root is not followed: it may lead into another
+    root, and what runs there is not ours."""
+    tops = dict.fromkeys((root, os.path.realpath(root)))
+    places = [(kind, os.path.join(top, kind)) for top in tops for kind in KINDS]
+    return [(kind, place + "/") for kind, place in places]
 
 
 def read_all(

@@ -91,10 +91,13 @@ def test_the_story_on_a_fresh_host_exits_9(
     # The build is not what this is about: the proven environment is lent.
     (root / "environments").symlink_to(deployed.root / "environments")
     fresh = Demo(root, deployed.port + 1, place / "state")
+    beside = deployed.run("status", "--json").document["hosts"][0]["pid"]
     try:
         story = fresh.up("--skip", "drafter")
         assert story.code == 9, story.err
         assert story.document["outcome"] == "failed"
         assert "mask_token_id" in story.step("acceptance")["error"]["why"]
+        after = deployed.run("status", "--json").document["hosts"][0]["pid"]
+        assert after == beside, "a server of another root is a stranger"
     finally:
         assert fresh.run("down").code == 0

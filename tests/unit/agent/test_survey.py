@@ -248,6 +248,17 @@ def test_a_root_that_is_a_link_marks_what_the_kernel_names(tmp_path: Path) -> No
         assert marks.found() == [{"kind": "environments", "name": "e1", "how": "mapping"}]
 
 
+def test_what_is_lent_from_another_root_marks_nobody_as_ours(tmp_path: Path) -> None:
+    lent = tmp_path / "other" / "environments"
+    (lent / "e1").mkdir(parents=True)
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "environments").symlink_to(lent)
+    marks = Marks(str(root))
+    marks.see("mapping", str(lent / "e1" / "lib.so"))
+    assert marks.found() == []
+
+
 def test_a_program_is_asked_where_no_disk_takes_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> None:
         raise FileNotFoundError("No usable temporary directory found")
