@@ -15,6 +15,8 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, Optional
 from .interface import AgentError, Call
 
 CHUNK = 1 << 20
+ASIDE = ".removing."
+"""Begins the name of what is being removed; an agent that died over it leaves it behind."""
 WRITING = ".writing."
 STALE = 60.0
 """Seconds after which a file that nobody writes is left over."""
@@ -169,7 +171,7 @@ def remove_tree(call: Call, path: str) -> Dict[str, Any]:
     place = os.path.join(os.path.realpath(above), last)
     if not place.startswith(root + os.sep) or last in ("", ".", ".."):
         raise AgentError("outside", f"{name} does not lie below {root}: not removed")
-    aside = os.path.join(os.path.dirname(place), f".removing.{last}.{os.getpid()}")
+    aside = os.path.join(os.path.dirname(place), f"{ASIDE}{last}.{os.getpid()}")
     if os.path.isdir(aside) and not os.path.islink(aside):
         shutil.rmtree(aside)  # of an agent that died over it and had our number
     try:

@@ -8,13 +8,12 @@ import shutil
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import jobs, units
+from .files import ASIDE
 from .interface import AgentError, Call
 from .marks import PREPARED
 from .releases import profiles
 
 KINDS = ("environments", "jobs", "models", "wheels")
-ASIDE = ".removing."
-"""Begins the name of what is being removed; an agent that died over it leaves it behind."""
 
 Inode = Tuple[int, int]
 """device and inode"""

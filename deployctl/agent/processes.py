@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
+from . import placing
 from .interface import AgentError, Call
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -71,8 +72,7 @@ def group_members(unit: str) -> List[Stat]:
     found = []
     for stat in everyone():
         try:
-            with open(f"/proc/{stat.pid}/cgroup", encoding="utf-8", errors="replace") as file:
-                groups = file.read().replace("\n", "/").split("/")
+            groups = [part for _, path in placing.cgroups(stat.pid) for part in path.split("/")]
         except OSError:
             continue
         if unit in groups and stat.state not in "ZX":

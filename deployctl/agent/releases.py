@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .interface import AgentError, Call
 from .records import read_json, write_text
@@ -102,8 +102,7 @@ def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
     environment whose seal was broken to why), `ledger` (the last entries, oldest first).
     """
     home = _home(call, profile)
-    environments = os.path.join(call.root, "environments")
-    broken = {name: _broken(call, name) for name in _folders(environments)}
+    seals, broken = _environments(os.path.join(call.root, "environments"))
     releases = os.path.join(home, "releases")
     return {
         "current": _link(home, "current"),
@@ -112,11 +111,8 @@ def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
             name: _load(os.path.join(releases, name, "manifest.json"))
             for name in _folders(releases)
         },
-        "environments": {
-            name: _load(os.path.join(environments, name, "seal.json"))
-            for name in _folders(environments)
-        },
-        "broken": {name: why for name, why in broken.items() if why is not None},
+        "environments": seals,
+        "broken": broken,
         "ledger": _ledger(home, last),
     }
 
@@ -207,15 +203,23 @@ def break_seal(call: Call, key: str, why: List[str]) -> Dict[str, Any]:
     return {"broken": True}
 
 
-def _broken(call: Call, key: str) -> Optional[List[str]]:
-    """Why an environment's seal was broken; None where it was not."""
-    folder = os.path.join(call.root, "environments", key)
-    for name in ("seal.json", BROKEN):
-        path = os.path.join(folder, name)
-        if os.path.lexists(path) and _load(path) is None:
-            return ["%s is damaged" % name]
-    found = _load(os.path.join(folder, BROKEN))
-    return None if found is None else list(found.get("why") or ())
+def _environments(top: str) -> Tuple[Dict[str, Any], Dict[str, List[str]]]:
+    """Every environment's seal, and of those whose seal was broken (or is damaged) why."""
+    seals: Dict[str, Any] = {}
+    broken: Dict[str, List[str]] = {}
+    for key in _folders(top):
+        paths = [os.path.join(top, key, name) for name in ("seal.json", BROKEN)]
+        seals[key], told = (_load(path) for path in paths)
+        damaged = [
+            path
+            for path, found in zip(paths, (seals[key], told))
+            if found is None and os.path.lexists(path)
+        ]
+        if damaged:
+            broken[key] = ["%s is damaged" % os.path.basename(damaged[0])]
+        elif told is not None:
+            broken[key] = list(told.get("why") or ())
+    return seals, broken
 
 
 def switch(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from typing import Any
 
 from deployctl.engine.execute import Work
 from deployctl.engine.interrupts import Interrupts
 from deployctl.engine.plan import HostPlan
-from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
+from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted
 from deployctl.hosts.session import Call, Session
 from deployctl.steps.builds.environments import job_id
 from deployctl.steps.servers.process import RUNNING, was_proven
@@ -67,13 +67,10 @@ def goes_on(work: Work) -> str:
 def serves_on(work: Work) -> str | None:
     """The release that runs on after a failure after which nothing goes back; None where none
     does, or that cannot be known."""
-    with suppress(ConnectionLost):
-        (unit,) = work.connected.session.ask(
-            [Call("units.state", {"name": work.wanted.profile.name})]
-        )
-        if not isinstance(unit, RemoteError) and unit["state"] in RUNNING:
-            return str(unit["release"])
-    return None
+    unit = _unit(work.connected.session, work.wanted.profile.name)
+    if isinstance(unit, HostError) or unit["state"] not in RUNNING:
+        return None
+    return str(unit["release"])
 
 
 def _left_by(work: Work) -> str:
@@ -82,14 +79,21 @@ def _left_by(work: Work) -> str:
 
 def left_behind(session: Session, profile: str) -> str:
     """What runs on the host now; says so where that cannot be known."""
-    try:
-        (unit,) = session.ask([Call("units.state", {"name": profile})])
-    except ConnectionLost as error:
-        unit = error
-    if isinstance(unit, RemoteError | ConnectionLost):
+    unit = _unit(session, profile)
+    if isinstance(unit, HostError):
         return f"what serves is unknown: {unit.what}"
     if unit["state"] in RUNNING:
         proven = "proven ready" if was_proven(unit) else "not proven ready"
         return f"release {unit['release']} runs, pid {unit['pid']}, {proven}"
     rest = ", ".join(str(member["pid"]) for member in unit["members"])
     return "nothing serves" + (f"; processes left: {rest}" if rest else "")
+
+
+def _unit(session: Session, profile: str) -> dict[str, Any] | HostError:
+    """The profile's unit as it is now, or why that cannot be known."""
+    try:
+        (unit,) = session.ask([Call("units.state", {"name": profile})])
+    except ConnectionLost as error:
+        return error
+    found: dict[str, Any] | HostError = unit
+    return found

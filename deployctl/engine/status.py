@@ -125,7 +125,7 @@ def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
             for gate, said in gates.items()
         },
         "last_run": _last_run(ledger),
-        "open_run": _open_run(ledger),
+        "open_run": takeover.open_entry(ledger),
     }
 
 
@@ -176,13 +176,6 @@ def _gates(
 
 def _last_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
     return next((entry for entry in reversed(entries) if entry.get("kind") == "end"), None)
-
-
-def _open_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The run that was begun last, where it has not ended: it is at work, or it died."""
-    begun = [entry for entry in entries if entry.get("kind") == "begin"]
-    ended = {entry.get("run") for entry in entries if entry.get("kind") == "end"}
-    return begun[-1] if begun and begun[-1]["run"] not in ended else None
 
 
 def ledger(profile: Profile, last: int) -> dict[str, Any]:

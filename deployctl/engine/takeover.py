@@ -32,12 +32,10 @@ class Dead:
 
 
 def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
-    """The last run of a ledger (oldest entry first) if it has no end."""
-    ended = {entry.get("run") for entry in entries if entry.get("kind") == "end"}
-    begun = [e for e in entries if e.get("kind") == "begin" and e.get("run") not in ended]
-    if not begun:
+    """The last run of a ledger (oldest entry first) that has no end, once we hold the lock."""
+    last = open_entry(entries)
+    if last is None:
         return None
-    last = begun[-1]
     phases = [e for e in entries if e.get("kind") == "phase" and e.get("run") == last["run"]]
     switched = (e["time"] for e in phases if e["phase"] != "staging" and e.get("time"))
     return Dead(
@@ -50,6 +48,13 @@ def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
         why=str(phases[-1].get("why") or "") if phases else "",
         changed=tuple(changed(entries, str(last["run"]))),
     )
+
+
+def open_entry(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The entry that began the last run without an end: it is at work, or it died."""
+    ended = {entry.get("run") for entry in entries if entry.get("kind") == "end"}
+    begun = (e for e in reversed(entries) if e.get("kind") == "begin")
+    return next((dict(e) for e in begun if e.get("run") not in ended), None)
 
 
 def changed(entries: Sequence[Mapping[str, Any]], run: str) -> list[str]:

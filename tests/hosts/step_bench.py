@@ -30,6 +30,17 @@ PROFILE: dict[str, Any] = {
 }
 
 
+NOTHING_DEPLOYED: dict[str, object] = {
+    "current": None,
+    "previous": None,
+    "releases": {},
+    "environments": {},
+    "broken": {},
+    "ledger": [],
+}
+"""What `releases.state` says of a host that has none."""
+
+
 def deployment(changes: Mapping[str, Any] | None = None, **more: Any) -> Deployment:
     """What is wanted: the toy profile with sections replaced; build and serve are merged."""
     data = dict(PROFILE)

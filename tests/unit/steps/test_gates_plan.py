@@ -12,16 +12,8 @@ from deployctl.steps.interface import Answers, Deployment, Unknown
 from deployctl.steps.measuring.gates import asked_digest
 from deployctl.steps.release import release_paths
 from deployctl.steps.smoke import SmokeStep
-from tests.hosts.step_bench import deployment
+from tests.hosts.step_bench import NOTHING_DEPLOYED, deployment
 
-NOTHING: dict[str, object] = {
-    "current": None,
-    "previous": None,
-    "releases": {},
-    "environments": {},
-    "broken": {},
-    "ledger": [],
-}
 RUNNING = {"pid": 10, "start": 99}
 
 
@@ -38,14 +30,14 @@ def answers(
     process: dict[str, int] | None = RUNNING,
 ) -> Answers:
     """A host on which the wanted release runs, with what its manifest says of the gates."""
-    release = release_paths(of, Answers({"releases": NOTHING})).release
+    release = release_paths(of, Answers({"releases": NOTHING_DEPLOYED})).release
     profile = of.profile
     evidence = {
         gate: {"verdict": verdict, "asked": asked or asked_digest(settings), "process": process}
         for gate, settings in (("smoke", profile.smoke), ("acceptance", profile.acceptance))
     }
     releases = {
-        **NOTHING,
+        **NOTHING_DEPLOYED,
         "current": release,
         "releases": {release: {"evidence": evidence}},
         "ledger": ledger or [],
@@ -88,7 +80,7 @@ class TestBothGates:
 
 def test_a_later_verdict_in_the_ledger_weighs_more_than_the_manifest() -> None:
     of = wanted()
-    release = release_paths(of, Answers({"releases": NOTHING})).release
+    release = release_paths(of, Answers({"releases": NOTHING_DEPLOYED})).release
     asked = asked_digest(of.profile.acceptance)
     said = {"acceptance": {"verdict": "fail", "asked": asked}}
     found = answers(of, ledger=[{"release": release, "verdicts": said}])

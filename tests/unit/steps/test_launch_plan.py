@@ -12,16 +12,8 @@ from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.readiness import reachable
-from tests.hosts.step_bench import deployment
+from tests.hosts.step_bench import NOTHING_DEPLOYED, deployment
 
-RELEASES: dict[str, object] = {
-    "current": None,
-    "previous": None,
-    "releases": {},
-    "environments": {},
-    "broken": {},
-    "ledger": [],
-}
 MEMBER = {"pid": 10, "start": 99}
 OTHER = {"pid": 77, "start": 5, "command": "nginx", "started": 1.0}
 MODELS = json.dumps({"data": [{"id": "tiny"}]})
@@ -37,7 +29,9 @@ def unit(state: str, release: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def answers(wanted: Deployment, **values: Any) -> Answers:
-    return Answers({"releases": RELEASES, "launch.shm": {"free": 1 << 33, "path": "x"}, **values})
+    return Answers(
+        {"releases": NOTHING_DEPLOYED, "launch.shm": {"free": 1 << 33, "path": "x"}, **values}
+    )
 
 
 def wanted_release(wanted: Deployment) -> str:
