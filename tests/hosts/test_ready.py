@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,18 +16,13 @@ from deployctl.errors import NotReady
 from deployctl.steps.interface import Context, Evidence
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
+from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.processes import is_alive
 from tests.hosts.step_bench import Bench, deployment
 from tests.hosts.test_units import SERVER, until
 
 STAND_IN = [sys.executable, str(Path(__file__).with_name("http_stand_in.py"))]
 NAME = "toy"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Start:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+
+from tests.hosts.lab.ports import free_port
 
 LIMIT = 900
 """Seconds; a command that takes longer hangs."""
@@ -86,13 +87,6 @@ class Demo:
         assert self.first is not None
         key: str = self.first.step("build")["evidence"]["key"]
         return self.root / "environments" / key
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,10 @@ import yaml
 
 from tests.hosts.lab import processes
 from tests.hosts.lab.network import Lab
+from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.sshd import Sshd
 
-from .conftest import LIMIT, PATH, Demo, Ended, free_port
+from .conftest import LIMIT, PATH, Demo, Ended
 
 pytestmark = pytest.mark.vllm
 T = TypeVar("T")

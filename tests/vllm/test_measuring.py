@@ -30,7 +30,8 @@ from deployctl.vllm.acceptance.measurement import Measured, Protocol, measure
 from deployctl.vllm.acceptance.metrics import parse
 from deployctl.vllm.asking import prompt_sets, requests
 from deployctl.vllm.asking.client import Client, Request, RequestFailed
-from tests.vllm.conftest import Demo, Served, free_port
+from tests.hosts.lab.ports import free_port
+from tests.vllm.conftest import Demo, Served
 
 pytestmark = pytest.mark.vllm
 

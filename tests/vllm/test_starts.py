@@ -22,10 +22,10 @@ from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
+from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.processes import is_alive
 from tests.hosts.step_bench import Bench, deployment
 from tests.hosts.test_units import until
-from tests.vllm.conftest import free_port
 
 pytestmark = pytest.mark.vllm
 

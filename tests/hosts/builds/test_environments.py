@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from deployctl.steps.interface import Answers
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project
 from tests.hosts.builds.waiting import until
+from tests.hosts.lab.ports import free_port
 
 
 def source(project: Project, ref: str) -> dict[str, str]:
@@ -128,9 +128,7 @@ def test_pruning_spares_what_is_in_use(builder: BuildHost, project: Project) -> 
 @pytest.fixture
 def daemon(project: Project) -> Iterator[str]:
     """git's own server on a loopback port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     argv = ["git", "daemon", "--reuseaddr", "--export-all", "--listen=127.0.0.1"]
     server = subprocess.Popen(
         [*argv, f"--port={port}", f"--base-path={project.folder.parent}"],

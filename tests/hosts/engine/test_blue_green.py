@@ -23,8 +23,9 @@ from deployctl.engine.run import survey
 from deployctl.engine.steps import STEPS
 from deployctl.errors import HostError
 from deployctl.report.serving import status_lines
+from tests.hosts.lab.ports import free_port
 from tests.hosts.served.client import PollingClient
-from tests.hosts.served.host import STALE, ServedHost, free_port
+from tests.hosts.served.host import STALE, ServedHost
 
 OTHER = "serve.env.WHICH=other"
 

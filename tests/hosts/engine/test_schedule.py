@@ -16,8 +16,8 @@ import yaml
 
 from deployctl.engine import schedule, schedule_check, scheduled_run
 from deployctl.engine.schedule import Entry
+from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.sshd import Sshd
-from tests.hosts.served.host import free_port
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.hosts.lab import processes
+from tests.hosts.lab.ports import free_port
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 START_LIMIT = 10.0
@@ -29,13 +30,6 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 def public(key: Path) -> str:
     """Type and data of a key's public half, as known_hosts has them."""
     return " ".join(Path(f"{key}.pub").read_text().split()[:2])
-
-
-def free_port() -> int:
-    """A TCP port that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def sshd_config(

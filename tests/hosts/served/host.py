@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from deployctl.hosts.session import Call
 from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.vllm.fixes.registry import by_name
+from tests.hosts.lab.ports import free_port
 
 REPOSITORY = Path(__file__).parents[3]
 STAND_IN = Path(__file__).parent / "vllm_stand_in.py"
@@ -40,12 +40,6 @@ acceptance: {{max_prompts: 5}}
 FIXES = [{"fix": name, "verdict": "present"} for name in by_name()]
 STALE = "drafter.config={dflash_config.mask_token_id: 0, dflash_config.target_layer_ids: [1, 3, 5]}"
 """A drafter config that starts and drafts badly: the acceptance gate finds it."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def install(site: Path) -> None:

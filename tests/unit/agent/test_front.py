@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from deployctl.hosts.bundle import bundle
+from tests.hosts.lab.ports import free_port
 
 CONNECTIONS = 60
 
@@ -38,8 +39,7 @@ def slot() -> Iterator[int]:
 def test_more_connections_than_a_login_allows(slot: int, tmp_path: Path) -> None:
     archive, settings = tmp_path / "agent.pyz", tmp_path / "front.json"
     archive.write_bytes(bundle().data)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     told = {"host": "127.0.0.1", "port": port, "slot": "a", "target": slot}
     settings.write_text(json.dumps(told))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.served.host import free_port
+from tests.hosts.lab.ports import free_port
 from tests.unit.cli.test_command_line import deployctl
 
 PROFILE = """\

@@ -15,6 +15,7 @@ import pytest
 from deployctl.errors import UsageError
 from deployctl.vllm.asking import requests
 from deployctl.vllm.asking.client import Client, Limits, Request, RequestFailed, Served
+from tests.hosts.lab.ports import free_port
 from tests.unit.vllm.loopback import Behaviour, events, respond, serving, stream, until_closed
 
 LIMITS = Limits(connect=1.0, silence=0.3, size=64 * 1024)
@@ -175,9 +176,8 @@ def test_an_answer_without_end_is_cut() -> None:
 
 
 def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(RequestFailed) as failed:
+    url = f"http://127.0.0.1:{free_port()}"
+    with Client(url) as client, pytest.raises(RequestFailed) as failed:
         client.send(asked())
     assert failed.value.kind == "refused"
 
