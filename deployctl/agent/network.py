@@ -19,6 +19,7 @@ from .processes import describe_process, everyone
 
 LISTEN = "0A"
 """TCP_LISTEN in /proc/net/tcp, as the kernel's Documentation/networking/proc_net_tcp.rst says."""
+SETTINGS = "/proc/sys/net/ipv4"
 BODY_LIMIT = 64 * 1024
 RELAY_WINDOW = 1 << 20
 """Bytes that a relay sends ahead of what was acknowledged."""
@@ -28,7 +29,9 @@ def listener(call: Call, port: int) -> Dict[str, Any]:
     """Who listens on a TCP port of this network namespace, on any address.
 
     `holders` are described as processes are. `unknown` says why a holder could not be named
-    (None where all were). Error `unknown` where the kernel's tables cannot be read.
+    (None where all were). `outgoing` is the range of ports, first and last, that the kernel gives
+    to outgoing connections and this one is of; None where it is of none. Error `unknown` where
+    the kernel's tables cannot be read.
     """
     sockets = listening_sockets(port)
     holders, unreadable = _holders(set(sockets))
@@ -45,7 +48,22 @@ def listener(call: Call, port: int) -> Dict[str, Any]:
         "addresses": sorted(set(sockets.values())),
         "holders": [description for description, _ in holders],
         "unknown": unknown,
+        "outgoing": outgoing_range(port),
     }
+
+
+def outgoing_range(port: int) -> Optional[List[int]]:
+    """The range of ports for outgoing connections that a port lies in, unless it is reserved;
+    the kernel's Documentation/networking/ip-sysctl.rst says how both are written."""
+    try:
+        with open(f"{SETTINGS}/ip_local_port_range", encoding="ascii") as file:
+            first, last = (int(word) for word in file.read().split())
+        with open(f"{SETTINGS}/ip_local_reserved_ports", encoding="ascii") as file:
+            spans = [span.split("-") for span in file.read().strip().split(",") if span]
+    except (OSError, ValueError):
+        return None
+    reserved = any(int(span[0]) <= port <= int(span[-1]) for span in spans)
+    return [first, last] if first <= port <= last and not reserved else None
 
 
 def listening_sockets(port: int) -> Dict[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 STAGING = {"preflight", "build", "verify", "fetch", "drafter"}
@@ -64,6 +64,14 @@ def drifted(step: Mapping[str, Any]) -> str:
     if not config.get("drifted") or step["status"] == "unchanged":
         return ""
     return f"DRIFTED: {config['path']} is not what the server was launched with"
+
+
+def remarks(step: Mapping[str, Any]) -> Iterator[str]:
+    """What a step's checks let pass but warn of, or could not tell."""
+    for check in (step.get("evidence") or {}).get("checks") or ():
+        if check.get("verdict") in ("warning", "unknown"):
+            said = check.get("say") or f"{check['name']}: {check['message']}"
+            yield f"{check['verdict']}: {said}"
 
 
 def _names(hosts: Sequence[Mapping[str, Any]]) -> set[str]:

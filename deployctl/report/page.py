@@ -12,7 +12,7 @@ from typing import Any
 
 from deployctl.report import charts, page_parts
 from deployctl.report.markup import Child, Node, document, element
-from deployctl.report.meaning import meaning
+from deployctl.report.meaning import meaning, remarks
 
 Report = Mapping[str, Any]
 TONES = {
@@ -69,6 +69,7 @@ def _host(host: Mapping[str, Any]) -> Node:
         element("h2", f"Host {host['host']}"),
         element("p", page_parts.releases(host), class_="soft"),
         page_parts.failures(host),
+        _remarks(host),
         _acceptance(acceptance, host["host"]) if acceptance.get("verdict") else None,
         page_parts.smoke((steps.get("smoke") or {}).get("evidence") or {}),
         page_parts.lossless((steps.get("lossless") or {}).get("evidence") or {}),
@@ -79,6 +80,13 @@ def _host(host: Mapping[str, Any]) -> Node:
         page_parts.versions(steps, acceptance),
         class_="card",
     )
+
+
+def _remarks(host: Mapping[str, Any]) -> list[Child]:
+    found = [[step["step"], remark] for step in host["steps"] for remark in remarks(step)]
+    if not found:
+        return []
+    return [element("h3", "Warnings"), page_parts.table(["step", "what"], found)]
 
 
 def _acceptance(evidence: Mapping[str, Any], host: str) -> list[Child]:

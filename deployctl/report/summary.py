@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployctl.report.meaning import drifted, gap, meaning, now_serving
+from deployctl.report.meaning import drifted, gap, meaning, now_serving, remarks
 from deployctl.report.measured import bench_lines
 
 
@@ -19,6 +19,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()
             if drifted(step):
                 yield f"    {drifted(step)}"
+            yield from (f"    {remark}" for remark in remarks(step))
             if step["step"] == "bench" and step["evidence"]:
                 yield from (f"    {line}" for line in bench_lines(step["evidence"]))
         if host.get("declined"):
@@ -138,6 +139,7 @@ def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {step['step']:<11} {step['status']:<10} {step['reason']}".rstrip()
             for change in step["changes"]:
                 yield f"    {_change(change)}"
+            yield from (f"    {remark}" for remark in remarks(step))
     yield _plan_end(document)
 
 

@@ -133,7 +133,7 @@ def port(wanted: Deployment, answers: Answers) -> Finding:
         return Finding("port", "unknown", None, "free", f"port {number}: {unknown.reason}")
     listener = answers["port"]
     if not listener["listening"]:
-        return Finding("port", "ok", "free", "free")
+        return _free_port(number, listener.get("outgoing"))
     members = (answers.get("unit") or {}).get("members") or ()
     ours = {member["pid"] for member in members}
     holders = listener["holders"]
@@ -143,6 +143,18 @@ def port(wanted: Deployment, answers: Answers) -> Finding:
     who = who or f"nobody visible: {listener.get('unknown') or 'no process of this machine'}"
     say = f"port {number} is held by {who}; stop it or choose another serve.port"
     return Finding("port", "failed", who, "free", say)
+
+
+def _free_port(number: int, outgoing: Sequence[int] | None) -> Finding:
+    """Free now; one that the kernel may lend to an outgoing connection can be held at a start."""
+    if not outgoing:
+        return Finding("port", "ok", "free", "free")
+    say = (
+        f"port {number} is free, but the host may give it to an outgoing connection, as any from "
+        f"{outgoing[0]} to {outgoing[1]}, and then a start fails; choose another, or reserve it"
+    )
+    line = f"net.ipv4.ip_local_reserved_ports = {number}"
+    return Finding("port", "warning", "free", "free", say, "/etc/sysctl.d/serving.conf", (line,))
 
 
 def slots(wanted: Deployment, answers: Answers) -> Iterator[Finding]:

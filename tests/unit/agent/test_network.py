@@ -83,6 +83,36 @@ class TestListener:
         assert caught.value.kind == "unknown"
 
 
+class TestPortsOfOutgoingConnections:
+    @pytest.fixture(autouse=True)
+    def settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "ip_local_port_range").write_text("32768\t60999\n")
+        (tmp_path / "ip_local_reserved_ports").write_text("40000,50000-50010\n")
+        monkeypatch.setattr(network, "SETTINGS", str(tmp_path))
+
+    @pytest.mark.parametrize("port", [32768, 40001, 49999, 50011, 60999])
+    def test_of_the_range(self, call: Call, port: int) -> None:
+        assert network.listener(call, port)["outgoing"] == [32768, 60999]
+
+    @pytest.mark.parametrize("port", [32767, 61000, 40000, 50000, 50010])
+    def test_outside_of_it_or_reserved(self, call: Call, port: int) -> None:
+        assert network.listener(call, port)["outgoing"] is None
+
+    def test_nothing_reserved(self, call: Call, tmp_path: Path) -> None:
+        (tmp_path / "ip_local_reserved_ports").write_text("\n")
+        assert network.listener(call, 40000)["outgoing"] == [32768, 60999]
+
+    def test_a_kernel_that_does_not_say(self, call: Call, tmp_path: Path) -> None:
+        (tmp_path / "ip_local_port_range").unlink()
+        assert network.listener(call, 40000)["outgoing"] is None
+
+    def test_as_this_kernel_writes_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
+        first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+        assert network.outgoing_range(first - 1) is None
+        assert network.outgoing_range(last + 1) is None
+
+
 class RawServer:
     """Answers each connection with `answer(connection)`; keeps what was asked."""
 

@@ -121,6 +121,15 @@ def test_a_port_is_ours_or_its_holder_is_named() -> None:
     assert "nobody visible: tables of 3 processes" in plan(wanted(), port=nobody).reason
 
 
+def test_a_port_that_an_outgoing_connection_may_hold_at_a_start() -> None:
+    port = {"listening": False, "holders": [], "outgoing": [8000, 60999]}
+    made = plan(wanted(), port=port)
+    (found,) = [check for check in made.evidence["checks"] if check["check"] == "port"]
+    assert (made.status, found["verdict"]) == ("unchanged", "warning")
+    assert "as any from 8000 to 60999" in found["say"]
+    assert found["lines"] == ["net.ipv4.ip_local_reserved_ports = 8123"]
+
+
 def test_a_repository_needs_git_and_a_release_does_not() -> None:
     tools = {**NO_TOOLS, "memory_available": 64 * GIB}
     assert plan(wanted(), tools=tools).status == "unchanged"
