@@ -42,13 +42,16 @@ def misfit(at: tuple[str, ...], message: str) -> PydanticCustomError:
     return PydanticCustomError("misfit", "{message}", {"message": message, "at": at})
 
 
+NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds(value: Any) -> Any:
     """`15m`, `90s`, `1h30m` or a number, as seconds."""
     if isinstance(value, str):
-        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", value)
+        if re.fullmatch(NUMBER, value):
+            return float(value)
+        parts = re.findall(f"({NUMBER})(ms|s|m|h|d)", value)
         if parts and "".join(number + unit for number, unit in parts) == value.replace(" ", ""):
             return sum(float(number) * _UNITS[unit] for number, unit in parts)
         raise ValueError("write a duration as 90s, 15m or 1h30m")
@@ -74,7 +77,7 @@ Duration = Annotated[
                 {
                     "description": "A duration such as 90s, 15m or 1h30m.",
                     "type": "string",
-                    "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d)\s*)+$",
+                    "pattern": rf"^(({NUMBER}(ms|s|m|h|d) *)+|{NUMBER})$",
                 },
             ]
         }
