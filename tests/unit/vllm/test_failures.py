@@ -144,9 +144,9 @@ def test_prefixes_are_taken_off() -> None:
 
 def test_a_long_log_of_captures_is_explained_at_once() -> None:
     line = "Capturing CUDA graphs (decode, FULL):  50%|#####     | 5/10 [00:01<00:01]\n"
-    began = time.monotonic()
+    began = time.thread_time()
     assert explain(line * 14_000).cause == ""
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
     assert explain(f"INFO x\n{line}torch.OutOfMemoryError: CUDA out of memory.").cause == (
         "gpu-memory-graphs"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -34,12 +35,16 @@ def answer(**given: Any) -> Answer:
     return Answer(**fields | given)
 
 
+HELD = 0.02
+"""Seconds for which a request waits, so that one too many at once is seen."""
+
+
 class TalkingStandIn:
-    """Streams four tokens, counts how many requests are open at once, fails every `broken`th."""
+    """Streams four tokens, counts how many requests wait at once, fails every `broken`th."""
 
     def __init__(self, broken: int = 0) -> None:
         self.broken = broken
-        self.open = self.most = self.asked = 0
+        self.waiting = self.most = self.asked = 0
         self._lock = threading.Lock()
 
     def behave(self, connection: socket.socket, request: bytes) -> None:
@@ -49,23 +54,23 @@ class TalkingStandIn:
         with self._lock:
             self.asked += 1
             number = self.asked
-            self.open += 1
-            self.most = max(self.most, self.open)
-        try:
-            if self.broken and number % self.broken == 0:
-                respond("503 Service Unavailable", b"full")(connection, request)
-                return
-            words = [{"choices": [{"delta": {"content": word}}]} for word in "abcd"]
-            end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
-            usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 4}}
-            stream(*events(*words, end, usage))(connection, request)
-        finally:
-            with self._lock:
-                self.open -= 1
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        time.sleep(HELD)
+        # Before the answer: with its end the client may ask the next before we come to count.
+        with self._lock:
+            self.waiting -= 1
+        if self.broken and number % self.broken == 0:
+            respond("503 Service Unavailable", b"full")(connection, request)
+            return
+        words = [{"choices": [{"delta": {"content": word}}]} for word in "abcd"]
+        end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+        usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 4}}
+        stream(*events(*words, end, usage))(connection, request)
 
 
 def asked(concurrencies: tuple[int, ...], requests: int) -> load.Load:
-    return load.Load("m", (Prompt("x"), Prompt("y")), concurrencies, requests, 10, 5.0)
+    return load.Load("m", (Prompt("x"), Prompt("y")), concurrencies, requests, 10, 60.0)
 
 
 def test_every_level_asks_all_prompts_and_no_more_at_once_than_it_says() -> None:
@@ -154,9 +159,9 @@ def test_two_servers_that_answer_alike_and_otherwise() -> None:
     prompts = [Prompt("a"), Prompt("b")]
     with serving(saying(5)) as url, serving(saying(6)) as other:
         with Client(url) as one, Client(url) as same:
-            alike = compare(one, same, "m", prompts, 10, 5.0)
+            alike = compare(one, same, "m", prompts, 10, 60.0)
         with Client(url) as one, Client(other) as two:
-            apart = compare(one, two, "m", prompts, 10, 5.0)
+            apart = compare(one, two, "m", prompts, 10, 60.0)
     assert (alike["verdict"], alike["identical"], alike["tokens"]) == ("pass", 2, 4)
     assert (apart["verdict"], apart["identical"]) == ("different", 0)
     assert (apart["first_difference"]["prompt"], apart["first_difference"]["at"]) == (0, 1)
@@ -165,7 +170,7 @@ def test_two_servers_that_answer_alike_and_otherwise() -> None:
 def test_a_server_that_fails_is_not_called_the_same() -> None:
     down = respond("503 Service Unavailable", b"")
     with serving(down) as url, Client(url) as one, Client(url) as two:
-        assert compare(one, two, "m", [Prompt("a")], 10, 5.0)["verdict"] == "unknown"
+        assert compare(one, two, "m", [Prompt("a")], 10, 60.0)["verdict"] == "unknown"
 
 
 def test_the_command_line_without_speculation() -> None:

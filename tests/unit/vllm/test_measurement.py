@@ -125,7 +125,7 @@ def protocol(prompts: int = 16, gate: Gate = NO_FLOOR, **given: object) -> Proto
         "max_tokens": 100,
         "temperature": 0.0,
         "thinking": None,
-        "timeout": 5.0,
+        "timeout": 60.0,
         "gate": gate,
         "seed": 0,
     }
