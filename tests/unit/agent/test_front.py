@@ -50,6 +50,6 @@ def test_more_connections_than_a_login_allows(slot: int, tmp_path: Path) -> None
         assert front.stdout is not None and b"listening" in front.stdout.readline()
         for _ in range(CONNECTIONS):
             address = ("127.0.0.1", port)
-            connection = opened.enter_context(socket.create_connection(address, timeout=5))
+            connection = opened.enter_context(socket.create_connection(address, timeout=60))
             connection.sendall(b"x")
             assert connection.recv(1) == b"x"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ def call(tmp_path: Path) -> Call:
 
 
 @pytest.fixture
-def no_http() -> Iterator[str]:
+def no_http(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of a port where something else listens."""
+    monkeypatch.setattr(hub, "TIMEOUT", 60.0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -29,7 +31,7 @@ def no_http() -> Iterator[str]:
                     connection, _ = listener.accept()
                 except OSError:
                     return
-                with connection:
+                with connection, suppress(OSError):
                     connection.recv(4096)
                     connection.sendall(b"SSH-2.0-OpenSSH\r\n")
 
@@ -37,7 +39,7 @@ def no_http() -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(60)
 
 
 def test_something_else_listens_there(call: Call, no_http: str) -> None:
@@ -50,5 +52,5 @@ def test_a_repository_that_no_url_can_hold(call: Call, no_http: str) -> None:
 
 
 def test_the_next_place_is_asked(call: Call, no_http: str) -> None:
-    found = sources.first_found(call, [f"{no_http}/x y", f"{no_http}/z"], timeout=5)
+    found = sources.first_found(call, [f"{no_http}/x y", f"{no_http}/z"], timeout=60)
     assert found["url"] is None and found["tried"][f"{no_http}/z"] == "SSH-2.0-OpenSSH"

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,9 @@ class RawServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection:
+            with connection, suppress(OSError):
                 self.asked.append(_request(connection))
-                try:
-                    self._answer(connection)
-                except OSError:
-                    pass
+                self._answer(connection)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -150,12 +148,20 @@ class RawServer:
 def _request(connection: socket.socket) -> bytes:
     data = b""
     while b"\r\n\r\n" not in data:
-        data += connection.recv(65536)
+        data += _received(connection)
     head, _, body = data.partition(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", head)
     while length is not None and len(body) < int(length[1]):
-        body += connection.recv(65536)
+        body += _received(connection)
     return head + b"\r\n\r\n" + body
+
+
+def _received(connection: socket.socket) -> bytes:
+    """More of a request; ConnectionError where whoever asked went away before it was whole."""
+    data = connection.recv(65536)
+    if not data:
+        raise ConnectionError("the client went away")
+    return data
 
 
 @pytest.fixture
@@ -176,8 +182,9 @@ def respond(text: bytes) -> Callable[[socket.socket], None]:
 
 
 def drip(connection: socket.socket) -> None:
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-    for _ in range(100):
+    """Until whoever asked has gone away."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:
         connection.sendall(b"x")
         time.sleep(0.05)
 
@@ -185,15 +192,17 @@ def drip(connection: socket.socket) -> None:
 class TestHttp:
     def ask(self, call: Call, server: RawServer, path: str = "/", **more: Any) -> dict[str, Any]:
         url = f"http://127.0.0.1:{server.port}{path}"
-        return network.http(call, more.pop("method", "GET"), url, **more)
+        return network.http(call, more.pop("method", "GET"), url, **{"timeout": 60.0, **more})
 
     def test_an_answer(self, call: Call, serve: Any) -> None:
         server = serve(respond(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n\xc3\xa9!"))
+        began = time.monotonic()
         found = self.ask(
             call, server, "/a?b=c", method="POST", headers={"X-A": "1"}, body='{"é": 1}'
         )
+        seconds = time.monotonic() - began
         assert (found["status"], found["body"], found["error"]) == (200, "é!", None)
-        assert 0 <= found["seconds"] < 5
+        assert 0 <= found["seconds"] <= seconds + 0.0001
         asked = server.asked[0]
         assert asked.startswith(b"POST /a?b=c HTTP/1.1\r\n") and b"X-A: 1" in asked
         assert asked.endswith('{"é": 1}'.encode())
@@ -224,7 +233,7 @@ class TestHttp:
         server = serve(answer)
         found = self.ask(call, server, timeout=0.4)
         assert found["status"] is None and "no whole answer within 0.4 s" in found["error"]
-        assert found["seconds"] < 2
+        assert found["seconds"] >= 0.3, "it was waited for"
 
     @pytest.mark.parametrize("text", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"])
     def test_what_is_no_http(self, call: Call, serve: Any, text: bytes) -> None:
@@ -294,12 +303,12 @@ class TestConnect:
             port = listener.getsockname()[1]
             relaying = threading.Thread(target=network.connect, args=(call, "127.0.0.1", port))
             relaying.start()
-            assert reached.wait(10)
+            assert reached.wait(60)
             time.sleep(0.2)
             assert got <= network.RELAY_WINDOW + 32768
             call.cancelled.set()
             call.inbox.put(None)
-            relaying.join(timeout=5)
+            relaying.join(timeout=60)
             assert not relaying.is_alive()
             serving.join()
 

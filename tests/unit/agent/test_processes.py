@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 from typing import Any
@@ -32,6 +33,8 @@ def test_one_that_became_somebody_elses_spares_no_other(monkeypatch: pytest.Monk
         if fd in foreign:
             raise PermissionError(1, "Operation not permitted")
         send(fd, number)
+        # However short the time: it has ended by when that begins.
+        assert select.select([fd], [], [], 60)[0]
 
     with subprocess.Popen(["sleep", "60"]) as sudo, subprocess.Popen(["sleep", "60"]) as own:
         monkeypatch.setattr("os.pidfd_open", opened)
