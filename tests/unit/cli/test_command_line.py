@@ -23,33 +23,39 @@ def deployctl(
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=60,
+        timeout=300,
         cwd=cwd,
         env={**os.environ, "NO_COLOR": "1", **environment},
     )
 
 
-def test_help_is_light() -> None:
-    """Under 0.3 s of processor time, and nothing of ssh, http, hub or vllm imported."""
+def processor_time(*argv: str) -> float:
+    """The least seconds of three runs."""
     spent = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = deployctl("--help")
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, timeout=300)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.returncode == 0
-        told = " ".join(done.stdout.split())
-        assert "Exit codes: 0 done or nothing to do" in told
-        assert "12 plan --detailed-exitcode" in told
         user = after.ru_utime - before.ru_utime
         spent.append(user + after.ru_stime - before.ru_stime)
-    assert min(spent) < 0.3
+    return min(spent)
+
+
+def test_help_is_light() -> None:
+    """Under 0.3 s of processor time, on a slow machine three times what its command line library
+    alone takes; and nothing of ssh, http, hub or vllm imported."""
+    told = " ".join(deployctl("--help").stdout.split())
+    assert "Exit codes: 0 done or nothing to do" in told
+    assert "12 plan --detailed-exitcode" in told
+    library = processor_time(sys.executable, "-c", "import typer")
+    assert processor_time(sys.executable, "-m", "deployctl", "--help") < max(0.3, 3 * library)
     code = (
         "import sys, deployctl.cli.app as app\n"
         "sys.argv = ['deployctl', '--help']\n"
         "try:\n    app.main()\nexcept SystemExit:\n    pass\n"
         "print(sorted(m for m in sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     modules = done.stderr
     loaded = {name for name in HEAVY if f"'{name}'" in modules}
     assert not loaded

@@ -129,7 +129,7 @@ def test_a_log_on_stdin(tmp_path: Path) -> None:
             stdin=log,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
     found = json.loads(done.stdout)
     assert found == {"schema": "deployctl.acceptance/1", **acceptance("--log", path)[1]}

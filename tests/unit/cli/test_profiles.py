@@ -38,7 +38,7 @@ def deployctl(work: Path, *arguments: str, **variables: str) -> subprocess.Compl
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

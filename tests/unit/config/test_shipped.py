@@ -83,7 +83,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's wheel, built by its own build backend."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=600)
     (path,) = folder.glob("*.whl")
     return path
 
@@ -108,7 +108,7 @@ def test_an_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([program, "venv", "-q", "--python", sys.executable, environment], check=True)
     python = environment / "bin/python"
     install = [program, "pip", "install", "-q", "--no-deps", "--python", str(python), str(wheel)]
-    subprocess.run(install, check=True, timeout=120)
+    subprocess.run(install, check=True, timeout=600)
     (packages,) = environment.glob("lib/python*/site-packages")
     borrowed = next(path for path in sys.path if path.endswith("site-packages"))
     (packages / "dependencies.pth").write_text(f"{borrowed}\n")

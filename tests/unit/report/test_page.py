@@ -150,7 +150,7 @@ def chromium(*arguments: str) -> str:
     # Nothing may be fetched: every name resolves to nowhere.
     alone = "--host-resolver-rules=MAP * ~NOTFOUND"
     done = subprocess.run(
-        [CHROMIUM, *flags, alone, *arguments], capture_output=True, text=True, timeout=90
+        [CHROMIUM, *flags, alone, *arguments], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
