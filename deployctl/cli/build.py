@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployctl.cli import options, output, running
+from deployctl.cli import options, running
 
 STEPS = ("preflight", "build", "verify")
 
@@ -48,22 +48,19 @@ def build(
             quiet=quiet,
         )
     from deployctl.engine import running_jobs, wheels
+    from deployctl.report import builds
 
     loaded = running.load(profile, sets, hosts)
     if stop is not None:
         document = running_jobs.stop(loaded, stop)
-        output.show(document, running_jobs.lines(document), as_json)
-        return
-    if prune is not None:
+        lines = builds.job_lines(document)
+    elif prune is not None:
         document = wheels.prune(loaded, wheels.size(prune))
-        lines = [
-            f"{h['host']}: {len(h['removed'])} removed, {h['size'] / (1 << 20):.1f} MiB kept"
-            for h in document["hosts"]
-        ]
+        lines = builds.pruned_lines(document)
     else:
         document = wheels.listing(loaded)
-        lines = wheels.lines(document)
-    output.show(document, lines, as_json)
+        lines = builds.wheel_lines(document)
+    running.leave(document, lines, as_json)
 
 
 def verify(

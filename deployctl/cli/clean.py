@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deployctl.cli import options, output, running
+from deployctl.cli import options, running
 
 
 def register(app: typer.Typer) -> None:
@@ -69,11 +69,10 @@ def doctor(
     from deployctl.report import findings
 
     document = examine(running.load(profile, sets, hosts))
-    output.show(document, findings.lines(document), as_json)
-    found = {f["verdict"] for host in document["hosts"] for f in host["findings"]}
-    if "failed" in found:
-        raise typer.Exit(StagingFailed.exit_code)
-    raise typer.Exit(Undecided.exit_code if "unknown" in found else 0)
+    found = {f["verdict"] for host in document["hosts"] for f in host.get("findings", ())}
+    code = Undecided.exit_code if "unknown" in found else 0
+    code = StagingFailed.exit_code if "failed" in found else code
+    running.leave(document, findings.lines(document), as_json, code)
 
 
 def _plan(
@@ -86,8 +85,9 @@ def _plan(
 
     loaded = running.load(name, sets, hosts)
     playbook = running.playbook_of("clean")
-    surveyed = [host for host, _ in survey(loaded, playbook, Options(steps={"clean": chosen}))]
-    made = document.plan(loaded.name, playbook.name, surveyed)
-    held = (line for one in surveyed for line in lines(one.host, one.steps[0].plan.evidence))
-    output.show(made, chain(held, summary.plan_lines(made)), as_json)
-    running.leave_where_impossible(surveyed)
+    found = survey(loaded, playbook, Options(steps={"clean": chosen}))
+    made = document.plan(loaded.name, playbook.name, found)
+    planned = [host["plan"] for host in found if "plan" in host]
+    held = (line for one in planned for line in lines(one.host, one.steps[0].plan.evidence))
+    shown = chain(held, summary.plan_lines(made))
+    running.leave(made, shown, as_json, running.of_plans(found))

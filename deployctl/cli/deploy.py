@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from deployctl.cli import options, output, running
+from deployctl.cli import options, running
 
 
 class Part(NamedTuple):
@@ -125,11 +125,10 @@ def plan(
     loaded = running.load(profile, sets, hosts)
     chosen = running.load_playbook(loaded.playbook if playbook is None else playbook)
     running.check_skip(skip, chosen)
-    plans = [host for host, _ in survey(loaded, chosen, Options(skip=frozenset(skip)))]
-    made = document.plan(loaded.name, chosen.name, plans)
-    output.show(made, summary.plan_lines(made), as_json)
-    running.leave_where_impossible(plans)
-    raise typer.Exit(PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0)
+    found = survey(loaded, chosen, Options(skip=frozenset(skip)))
+    made = document.plan(loaded.name, chosen.name, found)
+    code = PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0
+    running.leave(made, summary.plan_lines(made), as_json, running.of_plans(found) or code)
 
 
 def fetch(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from deployctl.cli import options, output, running
-from deployctl.errors import HostError, NotReady
+from deployctl.errors import NotReady
 
 
 def register(app: typer.Typer) -> None:
@@ -29,20 +28,10 @@ def status(
     from deployctl.report.serving import status_lines
 
     document = survey(running.load(profile, sets, hosts))
-    good = all(host["healthy"] and not host["unproven_release"] for host in _asked(document))
-    _leave(document, status_lines(document), as_json, 0 if good else NotReady.exit_code)
-
-
-def _asked(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [host for host in document["hosts"] if not host.get("error")]
-
-
-def _leave(document: dict[str, Any], lines: Iterable[str], as_json: bool, code: int) -> None:
-    """Show all hosts, and leave with the exit code of one that could not be asked, else `code`."""
-    unknown = len(_asked(document)) < len(document["hosts"])
-    code = HostError.exit_code if unknown else code
-    output.show({**document, "exit_code": code}, lines, as_json)
-    raise typer.Exit(code)
+    asked = [host for host in document["hosts"] if not host.get("error")]
+    good = all(host["healthy"] and not host["unproven_release"] for host in asked)
+    code = 0 if good else NotReady.exit_code
+    running.leave(document, status_lines(document), as_json, code)
 
 
 def logs(
@@ -76,4 +65,4 @@ def history(
     from deployctl.report.serving import history_lines
 
     document = ledger(running.load(profile, sets, hosts), last)
-    _leave(document, history_lines(document), as_json, 0)
+    running.leave(document, history_lines(document), as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployctl.cli import options, output, running
+from deployctl.cli import options, running
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def diff(
     from deployctl.report.releases import diff_lines
 
     document = compare(running.load(profile, sets, hosts), one, other)
-    output.show(document, diff_lines(document), as_json)
+    running.leave(document, diff_lines(document), as_json)
 
 
 def gc(
@@ -72,4 +72,4 @@ def gc(
     from deployctl.report.releases import gc_lines
 
     document = collect(running.load(profile, sets, hosts), keep, dry_run)
-    output.show(document, gc_lines(document), as_json)
+    running.leave(document, gc_lines(document), as_json)

@@ -138,11 +138,19 @@ def _notify(profile: Profile, document: Mapping[str, Any]) -> None:
         output.note(complaint)
 
 
-def leave_where_impossible(plans: Iterable[HostPlan]) -> None:
-    """Leave with the exit code of the first step that a plan says cannot be done."""
-    impossible = next((host.impossible for host in plans if host.impossible), None)
-    if impossible is not None:
-        raise typer.Exit(impossible.step.failure.exit_code)
+def leave(document: dict[str, Any], lines: Iterable[str], as_json: bool, code: int = 0) -> None:
+    """Show every host, and leave with the exit code of one that could not be used, else `code`."""
+    failed = [host["error"] for host in document["hosts"] if host.get("error")]
+    code = failed[0]["exit_code"] if failed else code
+    output.show({**document, "exit_code": code}, lines, as_json)
+    raise typer.Exit(code)
+
+
+def of_plans(surveyed: Iterable[Mapping[str, Any]]) -> int:
+    """The exit code of the first step that a plan says cannot be done, else 0."""
+    plans: list[HostPlan] = [host["plan"] for host in surveyed if "plan" in host]
+    impossible = next((plan.impossible for plan in plans if plan.impossible), None)
+    return 0 if impossible is None else impossible.step.failure.exit_code
 
 
 def check_skip(skip: Sequence[str], playbook: Playbook) -> None:

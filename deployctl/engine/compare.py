@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine import slots
-from deployctl.engine.connect import connect
+from deployctl.engine.connect import Connected
+from deployctl.engine.each_host import each_host
 from deployctl.engine.rollback import resolve
 from deployctl.hosts.session import Session
 
@@ -119,13 +121,12 @@ def _of_one(session: Session, name: str) -> tuple[dict[str, Any], dict[str, Any]
 def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     """The document of `deployctl diff`: two releases on every host; raises UsageError where one
     is not there. `one` and `other` are ids, beginnings of ids, `current` or `previous`."""
-    hosts = []
-    for host in profile.hosts:
-        with connect(host) as connected:
-            found, failed = _releases(connected.session, profile)
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        found, failed = _releases(connected.session, profile)
         ids = [resolve(profile.name, found, name) for name in (one, other)]
         old, new = (found["releases"][name] for name in ids)
         errors = {name: failed[name]["error"] for name in ids if name in failed}
-        made = {"host": host.name, "old": ids[0], "new": ids[1], "failed": errors}
-        hosts.append({**made, **manifests(old, new)})
-    return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+        return {"old": ids[0], "new": ids[1], "failed": errors, **manifests(old, new)}
+
+    return {"schema": SCHEMA, "profile": profile.name, "hosts": each_host(profile, look)}

@@ -9,7 +9,8 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine import lock
-from deployctl.engine.connect import Connected, connect
+from deployctl.engine.connect import Connected
+from deployctl.engine.each_host import each_host
 from deployctl.engine.slots import SLOTS
 from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
@@ -92,10 +93,11 @@ def _runs(facts: Mapping[str, Any]) -> bool:
 
 def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:
     """Remove what can go on every host, one after the other; returns the document."""
-    hosts = []
-    for host in profile.hosts:
-        with connect(host) as connected:
-            hosts.append(_host(host, connected, profile.name, keep, dry_run))
+
+    def clear(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        return _host(host, connected, profile.name, keep, dry_run)
+
+    hosts = each_host(profile, clear)
     return {"schema": SCHEMA, "profile": profile.name, "dry_run": dry_run, "hosts": hosts}
 
 
@@ -114,7 +116,7 @@ def _host(
         failure = None if dry_run else _remove(connected, one)
         removed.append({**vars(one), "error": failure})
     total = sum(one["bytes"] for one in removed if one["error"] is None)
-    return {"host": host.name, "removed": removed, "bytes": total}
+    return {"removed": removed, "bytes": total}
 
 
 def _remove(connected: Connected, one: Doomed) -> str | None:

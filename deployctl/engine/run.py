@@ -7,12 +7,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
+from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
 from deployctl.engine import advice, events, slots
 from deployctl.engine.blue_green import BlueGreenRun
-from deployctl.engine.connect import Connected, connect
+from deployctl.engine.connect import Connected
+from deployctl.engine.each_host import each_host
 from deployctl.engine.hooks import Hooks
 from deployctl.engine.host_run import HostRun
 from deployctl.engine.interrupts import Interrupts
@@ -21,7 +24,7 @@ from deployctl.engine.plan import HostPlan, ask, make, questions, select
 from deployctl.engine.record import HostRecord, RunRecord, outcome
 from deployctl.engine.steps import STEPS
 from deployctl.errors import DeployError, Interrupted
-from deployctl.steps.interface import Answers, Deployment, Step
+from deployctl.steps.interface import Deployment, Step
 
 
 def new_run() -> str:
@@ -88,28 +91,26 @@ def _host(part: HostRun | BlueGreenRun, record: HostRecord) -> None:
         record.error = record.error or Interrupted(f"{record.host}: interrupted", left, todo)
 
 
-def survey(
-    profile: Profile, playbook: Playbook, options: Options
-) -> list[tuple[HostPlan, Answers]]:
-    """Plan without doing: one round trip a host, no lock, nothing touched."""
-    plans = []
+def survey(profile: Profile, playbook: Playbook, options: Options) -> list[dict[str, Any]]:
+    """Plan without doing: one round trip a host, no lock, nothing touched. Each `host` has its
+    `plan`, a `HostPlan`, or an `error` as `each_host` tells it."""
     steps = steps_of(playbook)
-    for wanted in deployments(profile, playbook, options):
-        with connect(wanted.host) as connected:
-            plans.append(_plan(connected, steps, wanted))
-    return plans
+    wanted = {one.host.name: one for one in deployments(profile, playbook, options)}
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        return {"plan": _plan(connected, steps, wanted[host.name])}
+
+    return each_host(profile, look)
 
 
-def _plan(
-    connected: Connected, steps: Sequence[Step], wanted: Deployment
-) -> tuple[HostPlan, Answers]:
+def _plan(connected: Connected, steps: Sequence[Step], wanted: Deployment) -> HostPlan:
     """The plan on one host; for a profile with slots that of the slot which would be worked in."""
     profile = slots.serving(connected.session, wanted.profile)
     answers, _ = ask(connected, questions(steps, replace(wanted, profile=profile)))
     plan = make(steps, replace(wanted, profile=profile), answers)
     if not slots.blue_green(wanted.profile) or plan.idle:
-        return plan, answers
+        return plan
     slot = slots.idle(wanted.profile, profile)
     beside = replace(wanted, profile=slots.slot_profile(wanted.profile, slot))
     answers, _ = ask(connected, questions(steps, beside))
-    return make(steps, beside, answers), answers
+    return make(steps, beside, answers)

@@ -8,10 +8,11 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine import slots, takeover
-from deployctl.engine.connect import connect
+from deployctl.engine.connect import Connected, connect
+from deployctl.engine.each_host import each_host
 from deployctl.engine.ledger import GATES
 from deployctl.engine.plan import ask
-from deployctl.errors import HostError, NotReady, UsageError
+from deployctl.errors import NotReady, UsageError
 from deployctl.hosts.session import Session
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
@@ -19,6 +20,8 @@ from deployctl.steps.servers.process import RUNNING, identity, was_proven
 from deployctl.steps.servers.readiness import reachable
 
 SCHEMA = "deployctl.status/1"
+UNREACHED = {"healthy": False, "state": "unknown"}
+"""What is known of a host that could not be asked."""
 
 
 def _questions(profile: Profile) -> dict[str, Question]:
@@ -46,25 +49,16 @@ def _questions(profile: Profile) -> dict[str, Question]:
 
 def survey(profile: Profile) -> dict[str, Any]:
     """What serves on each host, since when, healthy or not; one round trip a host."""
-    hosts = []
-    for host in profile.hosts:
-        try:
-            with connect(host) as connected:
-                serving = slots.serving(connected.session, profile)
-                asked = {**_questions(serving), **_front_questions(profile)}
-                answers, _ = ask(connected, asked)
-        except HostError as error:
-            hosts.append(_unreached(host, error))
-            continue
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        serving = slots.serving(connected.session, profile)
+        asked = {**_questions(serving), **_front_questions(profile)}
+        answers, _ = ask(connected, asked)
         found = {**_host(host, answers), "unit": serving.name}
-        hosts.append(_with_front(found, answers) if slots.blue_green(profile) else found)
+        return _with_front(found, answers) if slots.blue_green(profile) else found
+
+    hosts = [{**UNREACHED, **host} for host in each_host(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
-
-
-def _unreached(host: HostSettings, error: HostError) -> dict[str, Any]:
-    """A host that cannot be asked hides no other."""
-    told = {"what": error.what, "why": error.why, "next": error.next}
-    return {"host": host.name, "healthy": False, "state": "unknown", "error": told}
 
 
 def _front_questions(profile: Profile) -> dict[str, Question]:
@@ -180,16 +174,14 @@ def _last_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def ledger(profile: Profile, last: int) -> dict[str, Any]:
     """The last entries of every host's ledger, oldest first."""
-    hosts = []
-    for host in profile.hosts:
-        try:
-            with connect(host) as connected:
-                entries = connected.session.call("releases.ledger", profile=profile.name)
-        except HostError as error:
-            hosts.append({**_unreached(host, error), "runs": [], "damaged": []})
-            continue
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        entries = connected.session.call("releases.ledger", profile=profile.name)
         damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
-        hosts.append({"host": host.name, "runs": _runs(entries)[-last:], "damaged": damaged})
+        return {"runs": _runs(entries)[-last:], "damaged": damaged}
+
+    found = each_host(profile, look, alone=True)
+    hosts = [{"runs": [], "damaged": [], **host} for host in found]
     return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine.connect import connect
+from deployctl.engine.connect import Connected
+from deployctl.engine.each_host import each_host
 from deployctl.errors import UsageError
 from deployctl.hosts.session import Session
 
@@ -16,29 +18,26 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 def listing(profile: Profile) -> dict[str, Any]:
     """Every kept wheel of each of the profile's hosts, with the profiles that use it."""
-    hosts = []
-    for host in profile.hosts:
-        with connect(host) as connected:
-            kept = connected.session.call("environment.wheels")
-            used = users(connected.session)
-        for wheel in kept:
-            wheel["used_by"] = used.get(wheel["key"], [])
-        hosts.append({"host": host.name, "wheels": kept})
-    return {"schema": SCHEMA, "hosts": hosts}
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        kept = connected.session.call("environment.wheels")
+        used = users(connected.session)
+        return {"wheels": [{**wheel, "used_by": used.get(wheel["key"], [])} for wheel in kept]}
+
+    return {"schema": SCHEMA, "hosts": each_host(profile, look)}
 
 
 def prune(profile: Profile, limit: int) -> dict[str, Any]:
     """Keep at most `limit` bytes of wheels on each host: those longest unused go first, those
     of a release stay."""
-    hosts = []
-    for host in profile.hosts:
-        with connect(host) as connected:
-            session = connected.session
-            done = session.call(
-                "environment.prune_wheels", limit=limit, keep=sorted(users(session))
-            )
-        hosts.append({"host": host.name, **done})
-    return {"schema": SCHEMA, "hosts": hosts}
+
+    def remove(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        session = connected.session
+        keep = sorted(users(session))
+        done: dict[str, Any] = session.call("environment.prune_wheels", limit=limit, keep=keep)
+        return done
+
+    return {"schema": SCHEMA, "hosts": each_host(profile, remove)}
 
 
 def users(session: Session) -> dict[str, list[str]]:
@@ -61,19 +60,3 @@ def size(text: str) -> int:
     if match is None:
         raise UsageError(f"not a size: {text}", next="write 20G or 500M")
     return int(float(match.group(1)) * _UNITS[match.group(2)])
-
-
-def lines(document: dict[str, Any]) -> list[str]:
-    """A listing for people."""
-    shown = []
-    for host in document["hosts"]:
-        shown.append(f"{host['host']}: {len(host['wheels'])} wheels kept")
-        for wheel in host["wheels"]:
-            used = "used by " + ", ".join(wheel["used_by"]) if wheel["used_by"] else "not in use"
-            whole = "" if wheel["whole"] else ", damaged"
-            commit = str(wheel["commit"])[:12]
-            shown.append(
-                f"  {wheel['key']}  {commit}  {wheel['strategy']}  "
-                f"{wheel['size'] / (1 << 20):.1f} MiB  {used}{whole}"
-            )
-    return shown

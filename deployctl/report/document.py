@@ -5,6 +5,7 @@ Schema `deployctl.report/1`. Readers may rely on every key; later versions add, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.engine.plan import HostPlan
@@ -78,31 +79,33 @@ def _error(error: DeployError | None) -> dict[str, str] | None:
     return {"what": error.what, "why": error.why, "next": error.next}
 
 
-def plan(profile: str, playbook: str, plans: list[HostPlan]) -> dict[str, Any]:
-    """The document of `deployctl plan`."""
+def plan(profile: str, playbook: str, surveyed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The document of `deployctl plan`, from what `engine.run.survey` found."""
+    plans: list[HostPlan] = [host["plan"] for host in surveyed if "plan" in host]
     return {
         "schema": PLAN_SCHEMA,
         "profile": profile,
         "playbook": playbook,
         "changes": any(p.changes for p in plans),
         "blocked": any(p.impossible for p in plans),
-        "hosts": [
+        "hosts": [_planned(host["plan"]) if "plan" in host else dict(host) for host in surveyed],
+    }
+
+
+def _planned(host: HostPlan) -> dict[str, Any]:
+    return {
+        "host": host.host,
+        "release": host.release,
+        "current": host.current,
+        "blocked": host.impossible.step.name if host.impossible else None,
+        "steps": [
             {
-                "host": host.host,
-                "release": host.release,
-                "current": host.current,
-                "blocked": host.impossible.step.name if host.impossible else None,
-                "steps": [
-                    {
-                        "step": p.step.name,
-                        "status": p.plan.status,
-                        "reason": p.plan.reason,
-                        "changes": [_change(change) for change in p.plan.changes],
-                        "evidence": p.plan.evidence,
-                    }
-                    for p in host.steps
-                ],
+                "step": p.step.name,
+                "status": p.plan.status,
+                "reason": p.plan.reason,
+                "changes": [_change(change) for change in p.plan.changes],
+                "evidence": p.plan.evidence,
             }
-            for host in plans
+            for p in host.steps
         ],
     }

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployctl.report import unreached
+
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Each finding with what to do about it, then how many of each kind there are."""
-    for host in document["hosts"]:
-        yield host["host"]
-        for finding in host["findings"]:
-            yield f"  {finding['verdict']:<8} {finding['check']:<12} {_words(finding)}"
-            if finding["lines"]:
-                yield f"           on or in {finding['where']}:"
-            for line in finding["lines"]:
-                yield f"             {line}"
-        counts = {
-            verdict: sum(f["verdict"] == verdict for f in host["findings"])
-            for verdict in ("failed", "unknown", "warning", "ok")
-        }
-        yield "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return unreached.each(document, _host)
+
+
+def _host(host: Mapping[str, Any]) -> Iterator[str]:
+    yield host["host"]
+    for finding in host["findings"]:
+        yield f"  {finding['verdict']:<8} {finding['check']:<12} {_words(finding)}"
+        if finding["lines"]:
+            yield f"           on or in {finding['where']}:"
+        for line in finding["lines"]:
+            yield f"             {line}"
+    counts = {
+        verdict: sum(f["verdict"] == verdict for f in host["findings"])
+        for verdict in ("failed", "unknown", "warning", "ok")
+    }
+    yield "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
 
 def _words(finding: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from deployctl.report import unreached
 from deployctl.report.summary import acceptance_line
 
 WORDS = {"stopped": "stopped", "absent": "nothing was ever started"}
@@ -14,41 +15,31 @@ WORDS = {"stopped": "stopped", "absent": "nothing was ever started"}
 
 def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A status in lines."""
-    for host in document["hosts"]:
-        if host.get("error"):
-            yield from _unknown(host)
-            continue
-        yield f"{host['host']}  {_headline(host)}"
-        yield f"  state     {_state(host)}"
-        links = f"current {host['current'] or 'none'}, previous {host['previous'] or 'none'}"
-        yield f"  release   {host['serving'] or 'none'} ({links})"
-        if host.get("front"):
-            yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
-        if host["pid"]:
-            yield f"  process   {_process(host)}"
-        yield f"  drafter   config.json {_config(host)}"
-        if host["environment_damage"]:
-            yield f"  build     its environment is DAMAGED: {host['environment_damage'][0]}"
-        if host["acceptance"]:
-            yield f"  accepted  {acceptance_line(host['acceptance'])}"
-        if host["last_run"]:
-            last = host["last_run"]
-            yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"
-        if host["open_run"]:
-            yield f"  open run  {_open_run(host['open_run'])}"
-        for gate, said in host["verdicts"].items():
-            of = "" if said["this_process"] or not host["pid"] else ", on an earlier process"
-            yield f"  {gate:<9} last verdict {said['verdict']}, measured{of} {when(said['time'])}"
+    return unreached.each(document, _status)
 
 
-def _unknown(host: Mapping[str, Any]) -> Iterator[str]:
-    """A host of which nothing can be told now, and why."""
-    error = host["error"]
-    yield f"{host['host']}  unknown"
-    yield f"  error: {error['what']}"
-    yield from (f"    why: {line}" for line in error["why"].splitlines())
-    if error["next"]:
-        yield f"    next: {error['next']}"
+def _status(host: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{host['host']}  {_headline(host)}"
+    yield f"  state     {_state(host)}"
+    links = f"current {host['current'] or 'none'}, previous {host['previous'] or 'none'}"
+    yield f"  release   {host['serving'] or 'none'} ({links})"
+    if host.get("front"):
+        yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
+    if host["pid"]:
+        yield f"  process   {_process(host)}"
+    yield f"  drafter   config.json {_config(host)}"
+    if host["environment_damage"]:
+        yield f"  build     its environment is DAMAGED: {host['environment_damage'][0]}"
+    if host["acceptance"]:
+        yield f"  accepted  {acceptance_line(host['acceptance'])}"
+    if host["last_run"]:
+        last = host["last_run"]
+        yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"
+    if host["open_run"]:
+        yield f"  open run  {_open_run(host['open_run'])}"
+    for gate, said in host["verdicts"].items():
+        of = "" if said["this_process"] or not host["pid"] else ", on an earlier process"
+        yield f"  {gate:<9} last verdict {said['verdict']}, measured{of} {when(said['time'])}"
 
 
 def _listens(front: Mapping[str, Any]) -> str:
@@ -111,25 +102,25 @@ def _exit(host: Mapping[str, Any]) -> str:
 
 def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A ledger in lines, oldest first."""
-    for host in document["hosts"]:
-        if host.get("error"):
-            yield from _unknown(host)
-            continue
-        yield host["host"]
-        for entry in host["runs"]:
-            length = entry.get("figures", {}).get("mean_acceptance_length")
-            figure = f"  mean acceptance length {length:.2f}" if length is not None else ""
-            changed = ", ".join(entry.get("changed", [])) or "nothing"
-            who = f"{entry.get('user') or 'unknown'} from {entry.get('from') or 'unknown'}"
-            yield (
-                f"  {when(entry['time'])}  {entry['run']}  {entry.get('playbook') or '':<9} "
-                f"{entry['outcome']:<11} release {entry['release'] or 'none'}  by {who}  "
-                f"changed {changed}{figure}"
-            )
-        if not host["runs"]:
-            yield "  no runs"
-        for line in host["damaged"]:
-            yield f"  damaged line: {line[:60]!r}"
+    return unreached.each(document, _history)
+
+
+def _history(host: Mapping[str, Any]) -> Iterator[str]:
+    yield host["host"]
+    for entry in host["runs"]:
+        length = entry.get("figures", {}).get("mean_acceptance_length")
+        figure = f"  mean acceptance length {length:.2f}" if length is not None else ""
+        changed = ", ".join(entry.get("changed", [])) or "nothing"
+        who = f"{entry.get('user') or 'unknown'} from {entry.get('from') or 'unknown'}"
+        yield (
+            f"  {when(entry['time'])}  {entry['run']}  {entry.get('playbook') or '':<9} "
+            f"{entry['outcome']:<11} release {entry['release'] or 'none'}  by {who}  "
+            f"changed {changed}{figure}"
+        )
+    if not host["runs"]:
+        yield "  no runs"
+    for line in host["damaged"]:
+        yield f"  damaged line: {line[:60]!r}"
 
 
 def when(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployctl.report import unreached
 from deployctl.report.meaning import drifted, gap, meaning, now_serving, remarks
 from deployctl.report.measured import bench_lines
 
@@ -132,29 +133,32 @@ def _lossless(evidence: Mapping[str, Any]) -> str:
 
 def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A plan in lines: each step, what it would change and why."""
-    for host in document["hosts"]:
-        current, release = host["current"] or "none", host["release"] or "not known yet"
-        yield f"{host['host']}  current release {current}, wanted {release}"
-        for step in host["steps"]:
-            yield f"  {step['step']:<11} {step['status']:<10} {step['reason']}".rstrip()
-            for change in step["changes"]:
-                yield f"    {_change(change)}"
-            yield from (f"    {remark}" for remark in remarks(step))
+    yield from unreached.each(document, _planned)
     yield _plan_end(document)
 
 
+def _planned(host: Mapping[str, Any]) -> Iterator[str]:
+    current, release = host["current"] or "none", host["release"] or "not known yet"
+    yield f"{host['host']}  current release {current}, wanted {release}"
+    for step in host["steps"]:
+        yield f"  {step['step']:<11} {step['status']:<10} {step['reason']}".rstrip()
+        for change in step["changes"]:
+            yield f"    {_change(change)}"
+        yield from (f"    {remark}" for remark in remarks(step))
+
+
 def _plan_end(document: Mapping[str, Any]) -> str:
-    blocked = [(host["host"], host["blocked"]) for host in document["hosts"] if host["blocked"]]
+    hosts = [host for host in document["hosts"] if not host.get("error")]
+    blocked = [(host["host"], host["blocked"]) for host in hosts if host["blocked"]]
     if blocked:
         places = ", ".join(f"{step} on {host}" for host, step in blocked)
         return f"blocked: {places} cannot be done, and nothing would be touched there"
     if document["changes"]:
         return "there are changes"
+    if len(hosts) < len(document["hosts"]):
+        return "what would change is not known of every host"
     checks = dict.fromkeys(
-        step["step"]
-        for host in document["hosts"]
-        for step in host["steps"]
-        if step["status"] == "check"
+        step["step"] for host in hosts for step in host["steps"] if step["status"] == "check"
     )
     return (
         f"nothing to change; to be checked: {', '.join(checks)}" if checks else "nothing to change"

@@ -70,9 +70,9 @@ def test_a_redeploy_without_a_gap(slotted: ServedHost) -> None:
     again = slotted.up(OTHER)
     assert again.outcome == "unchanged"
     up = load_playbook("up", frozenset(STEPS))
-    ((idle, _),) = survey(slotted.profile(OTHER), up, Options())
-    ((changed, _),) = survey(slotted.profile(), up, Options())
-    assert idle.idle and changed.current == first.hosts[0].release
+    (idle,) = survey(slotted.profile(OTHER), up, Options())
+    (changed,) = survey(slotted.profile(), up, Options())
+    assert idle["plan"].idle and changed["plan"].current == first.hosts[0].release
     (host,) = status.survey(slotted.profile(OTHER))["hosts"]
     assert (host["healthy"], host["unit"]) == (True, "stand.green")
 

@@ -32,7 +32,8 @@ def test_a_moved_head_is_another_release(served: ServedHost, tmp_path: Path) -> 
     assert (again.outcome, again.hosts[0].round_trips) == ("unchanged", 1)
     commit(repository, "two")
     up = load_playbook("up", frozenset(STEPS))
-    ((plan, _),) = survey(served.profile(source), up, Options())
+    (found,) = survey(served.profile(source), up, Options())
+    plan = found["plan"]
     assert plan.release != plan.current == first.hosts[0].release
     assert {p.step.name: p.plan.status for p in plan.steps}["build"] == "change"
     served.make_environment(source)

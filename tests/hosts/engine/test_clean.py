@@ -65,8 +65,9 @@ def clean(served: ServedHost, **options: Any) -> HostRecord:
 
 
 def plan(served: ServedHost, **options: Any) -> Plan:
-    ((host, _),) = survey(served.profile(), playbook_of("clean"), Options(steps={"clean": options}))
-    return host.steps[0].plan
+    (host,) = survey(served.profile(), playbook_of("clean"), Options(steps={"clean": options}))
+    found: Plan = host["plan"].steps[0].plan
+    return found
 
 
 def server_log(served: ServedHost) -> Path:

@@ -17,8 +17,8 @@ STARTS_NOT = "serve.env.STAND_IN_FAULT=start"
 
 def planned(served: ServedHost) -> dict[str, str]:
     playbook = load_playbook("up", frozenset(STEPS))
-    ((plan, _),) = survey(served.profile(), playbook, Options())
-    return {p.step.name: p.plan.status for p in plan.steps}
+    (found,) = survey(served.profile(), playbook, Options())
+    return {p.step.name: p.plan.status for p in found["plan"].steps}
 
 
 def seal(served: ServedHost) -> Path:

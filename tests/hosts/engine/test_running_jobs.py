@@ -6,6 +6,7 @@ import pytest
 
 from deployctl.engine import running_jobs
 from deployctl.errors import UsageError
+from deployctl.report import builds
 from tests.hosts.served.host import ServedHost
 
 ENDLESS = [{"phase": "compiling", "argv": ["sleep", "600"]}]
@@ -23,5 +24,5 @@ def test_a_job_is_stopped_by_its_name(served: ServedHost) -> None:
     assert served.ask("jobs.state", id="build-one")["state"] == "stopped"
     assert served.ask("jobs.state", id="build-two")["state"] == "running"
     again = running_jobs.stop(served.profile(), "build-one")
-    assert running_jobs.lines(again) == ["here: build-one: it did not run: stopped"]
+    assert list(builds.job_lines(again)) == ["here: build-one: it did not run: stopped"]
     running_jobs.stop(served.profile(), "build-two")

@@ -42,8 +42,9 @@ def clean(wanted: Profile, **options: Any) -> HostRecord:
 
 def plan(wanted: Profile, **options: Any) -> Plan:
     chosen = Options(steps={"clean": {"stop_unit": True, **options}})
-    ((host, _),) = survey(wanted, CLEAN, chosen)
-    return host.steps[0].plan
+    (host,) = survey(wanted, CLEAN, chosen)
+    found: Plan = host["plan"].steps[0].plan
+    return found
 
 
 def stopped(evidence: dict[str, Any]) -> dict[int, str]:
