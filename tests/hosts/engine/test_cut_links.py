@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 
 import pytest
 import yaml
 
+from tests.hosts.lab import processes
 from tests.hosts.lab.sshd import Sshd
 from tests.hosts.served.host import ServedHost
 
@@ -26,13 +25,14 @@ def by_ssh(served: ServedHost, sshd: Sshd) -> None:
 def test_a_broken_link(served: ServedHost, sshd: Sshd, line: str) -> None:
     by_ssh(served, sshd)
     old = served.up().hosts[0].release
-    with served.start("up", "--set", OTHER, "--json") as run:
+    with served.start("up", "--set", OTHER, "--json", stops_at=line) as run:
         run.told(line)
         for pid in sshd.sessions():
-            os.kill(pid, signal.SIGKILL)
-        output, _ = run.communicate(timeout=120)
+            processes.send(pid, signal.SIGKILL)
+        run.go_on()
+        output = run.output()
     assert run.returncode == 4, output
-    after = served.up(OTHER, lock_wait=60.0)
+    after = served.up(OTHER, lock_wait=300.0)
     assert after.exit_code == 0, after.hosts[0].error
     unit = served.unit()
     assert (unit["release"], unit["kept"]) == (after.hosts[0].release, True)
@@ -43,21 +43,18 @@ def test_a_broken_link(served: ServedHost, sshd: Sshd, line: str) -> None:
 def test_a_silent_link_holds_no_lock_for_long(served: ServedHost, sshd: Sshd) -> None:
     by_ssh(served, sshd)
     served.up()
-    with served.start("up", "--set", "serve.env.STAND_IN_START=90", "--json") as run:
+    with served.start("up", "--set", "serve.env.STAND_IN_START=300", "--json") as run:
         run.told("ready: started")
         stopped = sshd.sessions()
         for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+            processes.send(pid, signal.SIGSTOP)
         try:
-            began = time.monotonic()
-            run.communicate(timeout=120)
+            run.output()
             assert run.returncode == 4, "the controller notices by itself"
             after = served.up(lock_wait=120.0)
-            waited = time.monotonic() - began
         finally:
             for pid in stopped:
-                os.kill(pid, signal.SIGKILL)
+                processes.send(pid, signal.SIGKILL)
     assert after.exit_code == 0, after.hosts[0].error
     assert after.hosts[0].took_up
-    assert waited < 120.0
     assert served.unit()["kept"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.hosts.served.host import ServedHost
 
-SLOW = "serve.env.STAND_IN_START=30"
+SLOW = "serve.env.STAND_IN_START=300"
 
 
 def report(output: str) -> dict[str, object]:
@@ -20,10 +20,10 @@ def report(output: str) -> dict[str, object]:
 def test_while_staging_nothing_was_touched(served: ServedHost) -> None:
     served.up()
     pid = served.unit()["pid"]
-    with served.start("up", "--set", SLOW, "--json") as run:
+    with served.start("up", "--set", SLOW, "--json", stops_at="questions answered") as run:
         run.told("questions answered")
-        run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=60)
+        run.go_on(signal.SIGINT)
+        output = run.output()
     assert run.returncode == 130
     assert report(output)["outcome"] == "interrupted"
     assert served.unit()["pid"] == pid
@@ -38,7 +38,7 @@ def test_while_switching_the_way_back_is_finished(
     with served.start("up", "--set", SLOW, "--json") as run:
         run.told("ready: started")
         run.send_signal(number)
-        output, _ = run.communicate(timeout=60)
+        output = run.output()
     assert run.returncode == 130
     (host,) = json.loads(output)["hosts"]
     assert host["restored"] is True
@@ -52,19 +52,20 @@ def test_while_switching_the_way_back_is_finished(
 
 def test_what_was_ignored_stays_ignored(served: ServedHost) -> None:
     served.up()
-    with served.start("up", "--set", "serve.env.STAND_IN_START=1", signals="ignore") as run:
+    argv = ("up", "--set", "serve.env.STAND_IN_START=1")
+    with served.start(*argv, signals="ignore", stops_at="ready: started") as run:
         run.told("ready: started")
-        run.send_signal(signal.SIGHUP)
-        output, _ = run.communicate(timeout=60)
+        run.go_on(signal.SIGHUP)
+        output = run.output()
     assert run.returncode == 0 and "deployed" in output
 
 
 def test_an_interrupt_waits_for_half_a_step(served: ServedHost) -> None:
     good = served.up().hosts[0].release
-    with served.start("up", "--set", SLOW, "--json") as run:
+    with served.start("up", "--set", SLOW, "--json", stops_at="clean: started") as run:
         run.told("clean: started")
-        run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=60)
+        run.go_on(signal.SIGINT)
+        output = run.output()
     (host,) = json.loads(output)["hosts"]
     assert run.returncode == 130
     assert {s["step"]: s["status"] for s in host["steps"]}["clean"] == "changed"
@@ -72,17 +73,16 @@ def test_an_interrupt_waits_for_half_a_step(served: ServedHost) -> None:
 
 
 def test_the_second_one_says_exactly_what_is_left(served: ServedHost) -> None:
-    served.up("serve.env.STAND_IN_START=3")
-    with served.start("up", "--set", SLOW, "--json") as run:
-        run.told("ready: started")
-        run.send_signal(signal.SIGINT)
-        run.told("ready: started")
-        run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=60)
+    served.up()
+    with served.start("up", "--set", SLOW, "--json", stops_at="ready: started") as run:
+        for _ in range(2):
+            run.told("ready: started")
+            run.go_on(signal.SIGINT)
+        output = run.output()
     (host,) = json.loads(output)["hosts"]
     assert run.returncode == 130
     assert "was not finished" in host["error"]["what"]
     assert "not proven ready" in host["error"]["why"]
     assert "deployctl up --profile stand" in host["error"]["next"]
-    after = served.up("serve.env.STAND_IN_START=3")
+    after = served.up()
     assert after.exit_code == 0 and served.unit()["kept"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 
 from deployctl.engine.status import ledger
@@ -12,7 +9,7 @@ from deployctl.report.serving import history_lines
 from deployctl.steps.preflight import PreflightStep
 from tests.hosts.served.host import ServedHost
 
-OTHER = "serve.env.STAND_IN_START=2"
+OTHER = "serve.env.STAND_IN_START=0.7"
 
 
 def test_a_run_that_was_refused_is_there(
@@ -39,10 +36,10 @@ def test_a_run_that_was_refused_is_there(
 
 def test_a_run_without_an_end_tells_what_it_changed(served: ServedHost) -> None:
     served.up()
-    with served.start("up", "--set", OTHER) as run:
+    with served.start("up", "--set", OTHER, stops_at="ready: started") as run:
         run.told("ready: started")
-        os.kill(run.pid, signal.SIGKILL)
-    served.up(lock_wait=30.0)
+        run.kill()
+    served.up(lock_wait=300.0)
     died = next(entry for entry in served.ledger() if entry["outcome"] == "died")
     assert died["changed"] == ["fetch", "drafter", "clean", "launch", "ready"]
     told = "\n".join(history_lines(ledger(served.profile(), 20)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hosts.served.host import ServedHost
+from tests.hosts.served.host import LIMIT, ServedHost
 
 
 @pytest.mark.parametrize("gate", ["smoke", "acceptance"])
 def test_nothing_serves(served: ServedHost, gate: str) -> None:
     def ask() -> None:
         with served.start(gate) as run:
-            output, said = run.communicate(timeout=60)
+            output, said = run.communicate(timeout=LIMIT)
         assert run.returncode == 7, said
         assert "nothing serves" in output
         assert "next: run: deployctl up --profile stand" in output
@@ -19,7 +19,7 @@ def test_nothing_serves(served: ServedHost, gate: str) -> None:
     ask()
     served.up()
     with served.start(gate) as run:
-        run.communicate(timeout=60)
+        run.communicate(timeout=LIMIT)
     assert run.returncode == 0
     served.up(playbook="down")
     ask()

@@ -127,7 +127,7 @@ def test_the_log_of_a_failed_release_is_kept(served: ServedHost) -> None:
 
 def test_gc_does_nothing_while_a_run_is_at_work(served: ServedHost) -> None:
     served.up()
-    with served.start("up", "--set", "serve.env.STAND_IN_START=30") as run:
+    with served.start("up", "--set", OTHER, stops_at="ready: started") as run:
         run.told("ready: started")
         with pytest.raises(LockHeld):
             collect(served.profile(), keep=0, dry_run=False)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.hosts.served.host import ServedHost
+from tests.hosts.served.host import LIMIT, ServedHost
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def test_one_that_is_not_reached_hides_no_other(paired: ServedHost) -> None:
     assert [host.error is None for host in record.hosts] == [False, True]
     for command in ("status", "history"):
         with paired.start(command, "--json") as look:
-            output, errors = look.communicate(timeout=60)
+            output, errors = look.communicate(timeout=LIMIT)
         gone, here = json.loads(output)["hosts"]
         assert look.returncode == 4, errors
         assert "gone" in gone["error"]["what"] and "error" not in here
         with paired.start(command) as look:
-            output, _ = look.communicate(timeout=60)
+            output = look.output()
         assert "gone  unknown" in output and "here" in output

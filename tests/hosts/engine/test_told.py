@@ -42,7 +42,7 @@ def test_a_first_release_that_fails_its_gate_serves_on_and_that_is_said(
     collect(served.profile(), keep=0, dry_run=False)
     assert sorted((served.root / "models").iterdir()) == models, "its server stands on them"
     with served.start("status") as asked:
-        asked.communicate(timeout=60)
+        asked.output()
     assert asked.returncode == 7
 
 
@@ -78,7 +78,7 @@ def test_damage_and_a_run_at_work_are_in_the_status(served: ServedHost) -> None:
     served.up()
     (environment,) = (served.root / "environments").iterdir()
     served.ask("releases.break_seal", key=environment.name, why=["x.py is missing"])
-    with served.start("up", "--set", "serve.env.STAND_IN_START=3") as run:
+    with served.start("up", "--set", "serve.env.WHICH=other", stops_at="started") as run:
         run.told("started")
         shown = "\n".join(told_by_status(served))
         run.kill()
@@ -92,6 +92,6 @@ def test_a_release_keeps_its_packages_when_it_is_launched_again(served: ServedHo
     (before,) = served.releases()["releases"].values()
     served.up(playbook="down")
     with served.start("launch") as run:
-        run.communicate(timeout=60)
+        run.output()
     (after,) = served.releases()["releases"].values()
     assert before["packages"] and after["packages"] == before["packages"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_an_interrupt_at_the_very_end_says_what_serves(served: ServedHost, tmp_p
     playbook = {
         "name": "slow-end",
         "steps": ["fetch", "drafter", "clean", "launch", "ready"],
-        "after": [{"run": ["sh", "-c", f"touch {tmp_path}/at-the-end; sleep 30"]}],
+        "after": [{"run": ["sh", "-c", f"touch {tmp_path}/at-the-end; sleep 600"]}],
     }
     path = tmp_path / "slow-end.yaml"
     path.write_text(yaml.safe_dump(playbook), encoding="utf-8")
@@ -100,8 +101,9 @@ def test_an_interrupt_at_the_very_end_says_what_serves(served: ServedHost, tmp_p
     with served.start(*argv) as process:
         while not (tmp_path / "at-the-end").exists():
             assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
+        output = process.output()
     (host,) = json.loads(output)["hosts"]
     assert process.returncode == 130
     assert "nothing was touched" not in host["error"]["why"]

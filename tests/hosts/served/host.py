@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+from deployctl.agent.processes import read_stat
 from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook, load_profile
 from deployctl.config.profile import Profile
+from deployctl.engine import events
 from deployctl.engine.connect import connect
 from deployctl.engine.options import Options
 from deployctl.engine.plan import ask, questions
@@ -25,6 +29,7 @@ from deployctl.hosts.session import Call
 from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.vllm.fixes.registry import by_name
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 
 REPOSITORY = Path(__file__).parents[3]
@@ -56,16 +61,49 @@ def install(site: Path) -> None:
         (site / name).write_text(text, encoding="utf-8")
 
 
+LIMIT = 300.0
+"""Seconds for a deployctl to end."""
+
+
 class Running(subprocess.Popen[str]):
-    """A deployctl that runs."""
+    """A deployctl that runs. Where the test fails while it does, it is killed."""
+
+    stops_at = ""
 
     def told(self, words: str) -> str:
         """Wait until it says these words on stderr; the line. Fails where it ends without."""
         assert self.stderr is not None
         for line in self.stderr:
             if words in line:
+                if self.stops_at and self.stops_at in line:
+                    wait_for("it to stop", self._stands, LIMIT)
                 return line
         raise AssertionError(f"it ended without a word of: {words}")
+
+    def go_on(self, number: signal.Signals | None = None) -> None:
+        """Let one that stopped itself go on, with this signal to be heard first."""
+        if number is not None:
+            self.send_signal(number)
+        self.send_signal(signal.SIGCONT)
+
+    def _stands(self) -> bool:
+        stat = read_stat(self.pid)
+        return stat is None or stat.state in "TZ"
+
+    def output(self) -> str:
+        """Wait for its end; what it said on stdout."""
+        output, _ = self.communicate(timeout=LIMIT)
+        return output
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, error, traceback)
 
 
 class ServedHost:
@@ -112,30 +150,41 @@ class ServedHost:
         with connect(wanted.host) as connected:
             return ask(connected, questions([BuildStep()], wanted))[0]
 
-    def up(self, *sets: str, playbook: str = "up", **options: Any) -> RunRecord:
+    def up(
+        self,
+        *sets: str,
+        playbook: str = "up",
+        listen: events.Listener = events.nobody,
+        **options: Any,
+    ) -> RunRecord:
         """Run a playbook in this process."""
         chosen = load_playbook(playbook, frozenset(STEPS))
-        return run(self.profile(*sets), chosen, replace(Options(), **options))
+        return run(self.profile(*sets), chosen, replace(Options(), **options), listen)
 
-    def command(self, *argv: str) -> list[str]:
+    def command(self, *argv: str, stops_at: str = "") -> list[str]:
         """deployctl's command line, for a process of its own."""
         verb, *rest = argv
-        return [sys.executable, "-m", "deployctl", verb, "-p", str(self.profile_file), *rest]
+        program = ["tests.hosts.served.stopping", stops_at] if stops_at else ["deployctl"]
+        return [sys.executable, "-m", *program, verb, "-p", str(self.profile_file), *rest]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_STATE_HOME": str(self.state)}
 
-    def start(self, *argv: str, signals: str = "default") -> Running:
+    def start(self, *argv: str, signals: str = "default", stops_at: str = "") -> Running:
         """deployctl as a process of its own. `signals` that would end it are at their default,
-        whatever this test run was started with, or at "ignore", as nohup leaves them."""
-        return Running(
-            ["env", f"--{signals}-signal=HUP,INT,TERM", *self.command(*argv)],
+        whatever this test run was started with, or at "ignore", as nohup leaves them. Whenever it
+        has said the words `stops_at`, it stops until it is to `go_on`."""
+        command = self.command(*argv, stops_at=stops_at)
+        running = Running(
+            ["env", f"--{signals}-signal=HUP,INT,TERM", *command],
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        running.stops_at = stops_at
+        return running
 
     def supervised(self) -> dict[str, Any]:
         """What the server's supervisor wrote last."""
