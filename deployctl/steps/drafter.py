@@ -103,7 +103,9 @@ class DrafterStep(Step):
         on_disk = view and view["config"]
         if on_disk and on_disk["text"] == config.text and not on_disk["link"]:
             return Plan("unchanged", evidence=_proven(answers, release) or evidence)
-        return Plan("change", _changes(config, on_disk and on_disk["text"]), evidence=evidence)
+        changes = _changes(config, on_disk and on_disk["text"])
+        reason = "what lies there is not the wanted one" if on_disk else "new here, from upstream's"
+        return Plan("change", changes, reason, evidence)
 
     def apply(self, context: Context, plan: Plan) -> None:
         config = wanted_config(context.wanted, context.answers)

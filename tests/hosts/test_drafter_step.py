@@ -71,10 +71,19 @@ def test_drift_is_found_and_mended(bench: Bench) -> None:
     path = config_path(bench)
     path.write_text(path.read_text().replace('"mask_token_id": 3', '"mask_token_id": 0'))
     plan, _ = bench.run(STEP)
+    assert plan.reason == "what lies there is not the wanted one"
     assert [(c.what, c.old, c.new, c.why) for c in plan.changes] == [
         ("dflash_config.mask_token_id", 0, 3, "on disk")
     ]
     assert bench.run(STEP)[0].status == "unchanged"
+
+
+def test_what_a_new_release_gets_is_no_drift(bench: Bench) -> None:
+    wanted = deployment({"drafter": drafter(**RIGHT, sliding_window=512)})
+    new = Bench(bench.root, wanted, bench.session)
+    plan = STEP.plan(wanted, new.ask(STEP))
+    assert plan.reason == "new here, from upstream's"
+    assert [c.why for c in plan.changes] == ["", "", ""]
 
 
 def test_a_link_into_a_cache_is_replaced_not_followed(bench: Bench, tmp_path: Path) -> None:
