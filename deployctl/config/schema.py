@@ -7,12 +7,14 @@ in a profile with `extends`, the absence of what it inherits.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from deployctl.config.base import Settings
 from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.config.step_options import OPTIONS
 
 Document = Literal["profile", "host", "playbook"]
 
@@ -37,6 +39,8 @@ def json_schema(document: Document = "profile") -> dict[str, Any]:
         body = copy.deepcopy(body)
     for part in (body, *definitions.values()):
         _as_written(part)
+    if document == "playbook":
+        definitions["StepSettings"]["allOf"] = list(_options_by_step())
     body["required"] = [name for name in body.get("required", []) if name != _NAMED_BY_FILE]
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions}
     if document != "profile":
@@ -51,6 +55,21 @@ def json_schema(document: Document = "profile") -> dict[str, Any]:
         "if": {"required": ["extends"], "properties": {"extends": {"type": "string"}}},
         "then": _partial(body),
         "else": body,
+    }
+
+
+def _options_by_step() -> Iterator[dict[str, Any]]:
+    """What may stand below a step's `with`, by the step's name."""
+    for name, model in OPTIONS.items():
+        options = _or_nothing(model.model_json_schema())
+        yield {
+            "if": {"properties": {"step": {"const": name}}},
+            "then": {"properties": {"with": options}},
+        }
+    none = {"description": "This step takes no options.", "maxProperties": 0}
+    yield {
+        "if": {"properties": {"step": {"enum": list(OPTIONS)}}},
+        "else": {"properties": {"with": none}},
     }
 
 

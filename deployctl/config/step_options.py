@@ -23,47 +23,59 @@ class CleanOptions(Settings):
     """clean: whose processes may be stopped, and what else."""
 
     scope: Scope = "ours"
+    """Whose processes: of this profile, of the container, or of all on the profile's GPUs."""
     reset: bool = False
+    """Reset the GPUs afterwards, on the node, where nobody uses them."""
     stop_unit: bool = False
+    """Stop the profile's own server too."""
 
 
 class FetchOptions(Settings):
-    """fetch: compare checksums, not sizes alone."""
+    """fetch: how thoroughly what lies there is compared."""
 
     deep: bool = False
+    """Compare the files' checksums, not their sizes alone."""
 
 
 class VerifyOptions(Settings):
     """verify: also what was verified before, and by every file's hash."""
 
     always: bool = False
+    """Verify again what was verified before."""
     deep: bool = False
+    """Compare every installed file's hash, not its size alone."""
 
 
 class LaunchOptions(Settings):
-    """launch: start anew although the wanted release runs."""
+    """launch: when to start the server anew."""
 
     always: bool = False
+    """Although the wanted release runs."""
 
 
 class AcceptanceOptions(Settings):
     """acceptance: how far below the last good release is still accepted."""
 
     tolerance: float | None = Field(default=None, ge=0)
+    """Mean acceptance length that may be missing; the profile's own when absent."""
 
 
 class LosslessOptions(Settings):
     """lossless: how many prompts are compared."""
 
     prompts: int = Field(default=1, ge=1)
+    """Prompts whose answers are compared."""
 
 
 class BenchOptions(Settings):
     """bench: the levels, the requests at each, and what to compare with."""
 
     concurrencies: list[Annotated[int, Field(ge=1)]] = Field(default=[1], min_length=1)
+    """Requests at a time, level by level."""
     requests: int = Field(default=1, ge=1)
+    """Requests at each level."""
     compare: Literal["plain"] | None = None
+    """Measure the same release without speculation too."""
 
 
 OPTIONS: Mapping[str, type[Settings]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from deployctl.config import step_options
 from deployctl.config.schema import Document, json_schema
 from deployctl.config.shipped import data_directory
 from deployctl.config.yamltext import parse, read
@@ -74,6 +75,33 @@ def test_what_the_loader_accepts(text: str) -> None:
 )
 def test_what_the_loader_refuses(text: str) -> None:
     assert problems("profile", parse(text, "t", []).plain()) != []
+
+
+STEPS = "name: p\nsteps: [fetch, {step: %s, with: %s}]\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "right"),
+    [
+        ("clean", "{scope: container, stop_unit: true}", True),
+        ("clean", "{scope: }", False),
+        ("clean", "", True),
+        ("clean", "{scope: everything}", False),
+        ("clean", "{scpe: gpu}", False),
+        ("bench", "{concurrencies: [1, 8], compare: plain}", True),
+        ("bench", "{concurrencies: [0]}", False),
+        ("fetch", "{deep: true}", True),
+        ("fetch", "{always: true}", False),
+        ("ready", "{}", True),
+        ("ready", "{always: true}", False),
+    ],
+)
+def test_a_steps_options(step: str, options: str, right: bool) -> None:
+    data = parse(STEPS % (step, options), "t", [])
+    assert (not problems("playbook", data.plain()), not list(step_options.problems(data))) == (
+        right,
+        right,
+    )
 
 
 def test_keys_are_described() -> None:
