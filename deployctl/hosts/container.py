@@ -49,7 +49,7 @@ class ContainerTransport:
         container, node = f"container {self._settings.id}", self._node.name
         if "doesn't exist" in state:
             what, todo = "does not exist", f"see which there are: lxc-ls on {node}"
-        elif "STOPPED" in state:
+        elif "STOPPING" in state or "STOPPED" in state:
             what, todo = "is not running", f"start it: {self._by_hand('start')} on {node}"
         elif "FREEZING" in state or "FROZEN" in state:
             what, todo = "is frozen", f"thaw it: {self._by_hand('resume')} on {node}"

@@ -69,6 +69,7 @@ def test_the_nodes_environment_stays_there_and_pct_is_found() -> None:
     ("state", "words", "what", "todo"),
     [
         ("STOPPED\n", "", "container 129 on pve is not running", "pct start 129 on pve"),
+        ("STOPPING\n", "", "container 129 on pve is not running", "pct start 129 on pve"),
         ("FROZEN\n", "", "container 129 on pve is frozen", "pct resume 129 on pve"),
         ("", "129 doesn't exist\n", "container 129 on pve does not exist", "lxc-ls on pve"),
     ],
