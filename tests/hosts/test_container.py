@@ -19,6 +19,7 @@ from deployctl.hosts.session import Limits, Session
 from deployctl.hosts.ssh import SshTransport
 from deployctl.hosts.transports import node_transport, transport
 from deployctl.hosts.tunnel import Tunnel
+from tests.hosts.builds.waiting import until
 from tests.hosts.lab.network import Lab
 
 pytestmark = pytest.mark.lab
@@ -37,7 +38,7 @@ HARD = [
 ECHO = "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(7)"
 
 
-def reach(settings: dict[str, object], python: str = "python3", start: float = 20) -> Session:
+def reach(settings: dict[str, object], python: str = "python3", start: float = 60) -> Session:
     host = HostSettings.model_validate(settings)
     return Session(transport(host), root=host.root, python=python, limits=Limits(start=start))
 
@@ -132,7 +133,7 @@ class TestFailures:
         began = time.monotonic()
         with pytest.raises(Unreachable, match="container 129 on h1 is frozen") as caught:
             reach(lab.container.host_settings(via), start=1.5)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 30
         thaw = {"pct": "pct resume 129", "lxc-attach": "lxc-unfreeze -n 129"}[via]
         assert thaw in caught.value.next
 
@@ -161,11 +162,8 @@ def test_a_tunnel_into_a_container(lab: Lab) -> None:
     serve = "cd /srv/web; setsid python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 &"
     lab.container.run("sh", "-c", serve)
     with reach(lab.container.host_settings()) as session:
-        deadline = time.monotonic() + 10
-        while not session.call("network.listener", port=8123)["listening"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        with Tunnel(session, "127.0.0.1", 8123) as tunnel, httpx.Client() as client:
+        until(lambda: session.call("network.listener", port=8123)["listening"])
+        with Tunnel(session, "127.0.0.1", 8123) as tunnel, httpx.Client(timeout=60) as client:
             assert client.get(f"{tunnel.url}/who").text == "inside\n"
         (holder,) = session.call("network.listener", port=8123)["holders"]
         assert "http.server" in holder["command"]

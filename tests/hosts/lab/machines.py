@@ -14,6 +14,8 @@ from tests.hosts.lab.sshd import SSHD, make_key, sshd_config
 
 HERE = Path(__file__).parent
 SUBNET = "10.99.0"
+AT_REST = ("RUNNING", "FROZEN", "STOPPED")
+"""States of a container that is not on its way to another."""
 
 
 class Node:
@@ -55,7 +57,7 @@ class Node:
             capture_output=True,
             text=True,
             check=check,
-            timeout=60,
+            timeout=120,
             env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
         )
 
@@ -92,8 +94,13 @@ class Node:
 
     def stop_sshd(self) -> None:
         """End sshd altogether: the port refuses connections."""
-        self._signal_sshd(signal.SIGKILL)
-        wait_for(f"{self.name} without sshd", lambda: not self.sshd_processes())
+
+        def ended() -> bool:
+            # Again and again: one that is killed may have started another meanwhile.
+            self._signal_sshd(signal.SIGKILL)
+            return not self.sshd_processes()
+
+        wait_for(f"{self.name} without sshd", ended)
 
     def start_sshd(self) -> None:
         """Start sshd and wait until it listens."""
@@ -200,6 +207,8 @@ class Container:
         done = self.node.run("pct", "start", self.id, check=False)
         if done.returncode:
             raise RuntimeError(f"container {self.id}: {done.stdout}{done.stderr}")
+        if "lxc.init.cmd" in self._conf:
+            wait_for(f"systemd in container {self.id}", self._booted)
 
     def stop(self) -> None:
         """Stop it at once."""
@@ -223,7 +232,13 @@ class Container:
 
     def restore(self) -> None:
         """Undo whatever a test did to it."""
+        wait_for(f"container {self.id} at rest", lambda: self.state() in AT_REST)
         if self.state() == "FROZEN":
             self.thaw()
         if self.state() == "STOPPED":
             self.start()
+
+    def _booted(self) -> bool:
+        """Whether its systemd has come up: before, it is asked in vain."""
+        said = self.run("systemctl", "is-system-running", check=False).stdout
+        return said.strip() in ("running", "degraded")

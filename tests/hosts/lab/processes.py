@@ -8,22 +8,19 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process, of all its threads; none when it is gone."""
-    found: list[int] = []
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return found
-    for thread in threads:
-        found += [int(word) for word in _read(pid, f"task/{thread.name}/children").split()]
-    return found
+    """The direct children of a process; none when it is gone."""
+    return _families().get(pid, [])
 
 
 def descendants(pid: int) -> list[int]:
     """Everything below a process, parents first."""
+    families = _families()
     found: list[int] = []
-    for child in children(pid):
-        found += [child, *descendants(child)]
+    left = list(families.get(pid, []))
+    while left:
+        child = left.pop(0)
+        found.append(child)
+        left += families.get(child, [])
     return found
 
 
@@ -45,9 +42,27 @@ def send(pid: int, number: signal.Signals) -> None:
         pass
 
 
+def inner_number(pid: int) -> int:
+    """A process's number in its own PID namespace; 0 when it is gone."""
+    lines = _read(pid, "status").splitlines()
+    return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), 0)
+
+
 def command(pid: int) -> str:
     """A process's command line; empty when it is gone."""
     return _read(pid, "cmdline").replace("\0", " ").strip()
+
+
+def _families() -> dict[int, list[int]]:
+    """The children of every process. Not from /proc/PID/task/TID/children, which leaves out some
+    that live while others end (proc(5))."""
+    found: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 (names alone: entries come and go)
+        if entry.isdigit():
+            after_name = _read(int(entry), "stat").rpartition(")")[2].split()
+            if after_name:
+                found.setdefault(int(after_name[1]), []).append(int(entry))
+    return found
 
 
 def _read(pid: int, name: str) -> str:

@@ -15,6 +15,7 @@ from deployctl.errors import (
 )
 from deployctl.hosts.interface import Channel
 from deployctl.hosts.ssh import SshTransport
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.sshd import Sshd
 
 
@@ -43,7 +44,7 @@ def refusal(settings: dict[str, Any]) -> HostError:
     before = set(threading.enumerate())
     with pytest.raises(HostError) as caught:
         reach(settings)
-    assert set(threading.enumerate()) <= before
+    wait_for("the end of its threads", lambda: set(threading.enumerate()) <= before)
     assert caught.value.exit_code == 4 and caught.value.host == "gpu"
     assert caught.value.why and caught.value.next
     return caught.value

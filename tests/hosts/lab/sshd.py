@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.hosts.lab import processes
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-START_LIMIT = 10.0
+START_LIMIT = 60.0
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
@@ -120,11 +121,12 @@ class Sshd:
                 start_new_session=True,
             )
         deadline = time.monotonic() + START_LIMIT
-        while time.monotonic() < deadline and self._process.poll() is None:
-            if self._speaks():
-                return
+        while not self._speaks():
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise RuntimeError(f"sshd did not start: {self.log.read_text()}")
             time.sleep(0.01)
-        raise RuntimeError(f"sshd did not start: {self.log.read_text()}")
+        # Else a test would take what served the question for a session of its own.
+        wait_for("the end of the first session", lambda: not self.sessions())
 
     def _speaks(self) -> bool:
         """Whether it says its name: a port that is open may still reset its first caller."""
@@ -143,6 +145,8 @@ class Sshd:
         if self._process is None:
             return
         try:
+            # A listener that stands still starts no session beside those that are ended.
+            processes.send(self.pid, signal.SIGSTOP)
             for pid in self.sessions():
                 processes.send(pid, signal.SIGKILL)
         finally:

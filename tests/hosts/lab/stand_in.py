@@ -12,8 +12,11 @@ import pytest
 from deployctl.errors import HostError
 from deployctl.hosts.local import LocalChannel, LocalTransport
 from deployctl.hosts.session import Limits, Session
+from tests.hosts.lab.namespaces import wait_for
 
-QUICK = Limits(start=10, ping=0.1, dead=0.5, silence=30)
+QUICK = Limits(start=60, ping=0.1, dead=3, silence=60)
+"""Gives its host up soon: for tests of hosts that stop answering."""
+PATIENT = Limits(start=60, ping=4, dead=60, silence=120)
 
 
 class StandInHost(LocalTransport):
@@ -31,15 +34,17 @@ class StandInHost(LocalTransport):
         return channel
 
 
-def start(script: str, root: Path, python: str = "python3", limits: Limits = QUICK) -> Session:
+def start(script: str, root: Path, python: str = "python3", limits: Limits = PATIENT) -> Session:
     return Session(StandInHost(script), root=str(root), python=python, limits=limits)
 
 
-def refusal(script: str, root: Path, python: str = "python3", limits: Limits = QUICK) -> HostError:
+def refusal(
+    script: str, root: Path, python: str = "python3", limits: Limits = PATIENT
+) -> HostError:
     """Why no agent started; no thread and no process is left of it."""
     before = set(threading.enumerate())
     with pytest.raises(HostError) as caught:
         start(script, root, python, limits)
-    assert set(threading.enumerate()) <= before
+    wait_for("the end of its threads", lambda: set(threading.enumerate()) <= before)
     assert caught.value.exit_code == 4
     return caught.value
