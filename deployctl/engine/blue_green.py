@@ -261,23 +261,23 @@ class BlueGreenRun:
         return {"drained": seconds, "cut_off": left}
 
     def _drained(self, connected: Connected, slot: Slot) -> int | None:
-        """Wait until a slot has no request in flight; how many are left, None where unknown."""
+        """Wait until a slot has no request in flight; how many are left, None where unknown. Two
+        looks must find none: what the front led there just before its turn may be late for one."""
         settings = self.whole.wanted.profile.switch
         url = f"http://127.0.0.1:{getattr(settings, slot).port}/metrics"
-        end = time.monotonic() + settings.drain
+        end, quiet = time.monotonic() + settings.drain, False
         while True:
             answer = connected.session.call("network.http", method="GET", url=url)
             try:
                 left = in_flight(answer["body"]) if answer["status"] == 200 else None
             except Unreadable:
                 left = None
-            if left == 0 or time.monotonic() > end:
+            if (left == 0 and quiet) or time.monotonic() > end:
                 return left
-            self.whole.listen(
-                events.StepProgress(
-                    self.whole.record.host, "switch", "drain", f"{left} in flight", None
-                )
-            )
+            quiet = left == 0
+            if not quiet:
+                host, told = self.whole.record.host, f"{left} in flight"
+                self.whole.listen(events.StepProgress(host, "switch", "drain", told, None))
             time.sleep(POLL)
 
     def _down(self) -> None:

@@ -9,6 +9,7 @@ import socket
 import threading
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,21 @@ import pytest
 import yaml
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine import drafters, slots, status
+from deployctl.engine import blue_green, drafters, slots, status
 from deployctl.engine.compare import compare
 from deployctl.engine.options import Options
 from deployctl.engine.run import survey
 from deployctl.engine.steps import STEPS
 from deployctl.errors import HostError
 from deployctl.report.serving import status_lines
+from deployctl.vllm.acceptance.metrics import in_flight
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.served.client import PollingClient
 from tests.hosts.served.host import STALE, ServedHost
 
 OTHER = "serve.env.WHICH=other"
+METRICS = "http://127.0.0.1:{}/metrics"
 
 
 @pytest.fixture
@@ -47,9 +51,15 @@ def ask_slowly(port: int, seconds: float) -> dict[str, Any]:
     body = json.dumps({"model": "tiny", "prompt": "x", "stand_in_seconds": seconds}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", body)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=60) as answer:
+    with opener.open(request, timeout=300) as answer:
         found: dict[str, Any] = json.loads(answer.read())
     return found
+
+
+def running(host: ServedHost, slot: str = "blue") -> int | None:
+    """How many requests a slot is at work on."""
+    port = getattr(host.profile().switch, slot).port
+    return in_flight(host.ask("network.http", method="GET", url=METRICS.format(port))["body"])
 
 
 def live(host: ServedHost) -> str:
@@ -112,11 +122,37 @@ def test_requests_in_flight_are_drained(slotted: ServedHost) -> None:
     answers: list[dict[str, Any]] = []
     slow = threading.Thread(target=lambda: answers.append(ask_slowly(slotted.port, 12)))
     slow.start()
+    wait_for("the request", lambda: running(slotted) == 1)
     second = slotted.up(OTHER)
     slow.join()
     assert answers and answers[0]["choices"]
     (switched,) = [s for s in second.hosts[0].steps if s.step == "switch"]
     assert switched.evidence["cut_off"] == 0
+
+
+def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
+    slotted: ServedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the front was at work on it while it was turned."""
+    slotted.up()
+    body = json.dumps({"model": "tiny", "prompt": "x", "stand_in_seconds": 2}).encode()
+    looks: list[int | None] = []
+    late = HTTPConnection("127.0.0.1", slotted.port, timeout=300)
+    late.request("GET", "/health")
+    assert late.getresponse().read() == b"", "the front has led it to the first slot"
+
+    def look(text: str) -> int | None:
+        looks.append(in_flight(text))
+        if len(looks) == 1:
+            late.request("POST", "/v1/completions", body)
+            wait_for("the request", lambda: running(slotted) == 1)
+        return looks[-1]
+
+    monkeypatch.setattr(blue_green, "in_flight", look)
+    second = slotted.up(OTHER)
+    assert second.outcome == "deployed" and looks[:2] == [0, 1]
+    assert json.loads(late.getresponse().read())["choices"]
+    late.close()
 
 
 def test_rollback_turns_back(slotted: ServedHost) -> None:
@@ -129,15 +165,18 @@ def test_rollback_turns_back(slotted: ServedHost) -> None:
     assert client.gaps == []
 
 
-def test_from_recreate_to_slots_costs_the_front_alone(served: ServedHost) -> None:
+def test_from_recreate_to_slots_costs_the_front_alone(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served.up()
     blue, green = free_port(), free_port()
     slots_of = f"{{strategy: blue-green, blue: {{port: {blue}}}, green: {{port: {green}}}}}"
     with PollingClient(served.port) as client:
+        monkeypatch.setattr(slots, "start_front", client.after(slots.start_front))
         moved = served.up(f"switch={slots_of}")
     assert moved.outcome == "deployed", moved.hosts[0].error
     assert len(client.gaps) == len(moved.hosts[0].gaps) == 1
-    assert client.gaps[0] <= moved.hosts[0].gaps[0] + 0.1
+    assert client.gaps[0] <= moved.hosts[0].gaps[0]
 
 
 def test_down_ends_all_of_it(slotted: ServedHost) -> None:
@@ -233,15 +272,15 @@ def test_an_interrupt_while_draining_says_who_serves(slotted: ServedHost, tmp_pa
 
     def ask() -> None:
         with suppress(OSError):  # its slot is stopped in the end
-            ask_slowly(slotted.port, 40)
+            ask_slowly(slotted.port, 100)
 
     threading.Thread(target=ask, daemon=True).start()
+    wait_for("the request", lambda: running(slotted) == 1)
     argv = ["run", "-p", str(slotted.profile_file), str(playbook), "--set", OTHER, "--json"]
-    with slotted.start(*argv) as run:
-        while live(slotted) != "green":
-            assert run.poll() is None, run.communicate()
-        run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=60)
+    with slotted.start(*argv, stops_at="switch: drain") as run:
+        run.told("switch: drain")
+        run.go_on(signal.SIGINT)
+        output = run.output()
     (host,) = json.loads(output)["hosts"]
     assert run.returncode == 130
     assert "the front leads to slot green" in host["error"]["why"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from deployctl.agent.processes import read_stat
 from deployctl.cli.running import playbook_of
 from deployctl.engine.options import Options
 from deployctl.engine.record import HostRecord
@@ -59,7 +60,7 @@ def engine(output: Path | None) -> Iterator[subprocess.Popen[bytes]]:
 
 def clean(served: ServedHost, **options: Any) -> HostRecord:
     steps = {"clean": {"stop_unit": True, **options}}
-    return run(served.profile("clean.grace=2s"), playbook_of("clean"), Options(steps=steps)).hosts[
+    return run(served.profile("clean.grace=60s"), playbook_of("clean"), Options(steps=steps)).hosts[
         0
     ]
 
@@ -68,6 +69,11 @@ def plan(served: ServedHost, **options: Any) -> Plan:
     (host,) = survey(served.profile(), playbook_of("clean"), Options(steps={"clean": options}))
     found: Plan = host["plan"].steps[0].plan
     return found
+
+
+def state_of(pid: int) -> str:
+    stat = read_stat(pid)
+    return "" if stat is None else stat.state
 
 
 def server_log(served: ServedHost) -> Path:
@@ -138,7 +144,7 @@ def test_no_such_scope(served: ServedHost) -> None:
 def test_one_that_is_stopped_ends_too(served: ServedHost) -> None:
     with engine(server_log(served)) as ours:
         os.kill(ours.pid, signal.SIGSTOP)
-        wait_for("it stopped", lambda: "T" in Path(f"/proc/{ours.pid}/stat").read_text().split())
+        wait_for("it stopped", lambda: state_of(ours.pid) == "T")
         assert clean(served).error is None
         assert not is_alive(ours.pid)
 
@@ -147,8 +153,8 @@ def test_one_that_is_stopped_ends_too(served: ServedHost) -> None:
 
 
 def command(served: ServedHost, *argv: str) -> tuple[int, str]:
-    process = served.start(*argv)
-    output, _ = process.communicate(timeout=60)
+    with served.start(*argv) as process:
+        output = process.output()
     return process.returncode, output
 
 

@@ -36,7 +36,7 @@ touch {mounts}/ready
 exec /usr/sbin/cron -f
 """
 """cron among mounts of its own: no table of this machine is read, and its mail goes to a file."""
-MINUTES = 150.0
+MINUTES = 300.0
 
 
 class Cron:
@@ -56,7 +56,7 @@ class Cron:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-        until(lambda: self.run("test", "-e", str(mounts / "ready")).returncode == 0, 20)
+        until(lambda: self.run("test", "-e", str(mounts / "ready")).returncode == 0, 60)
 
     def run(
         self, *argv: str, env: dict[str, str] | None = None
@@ -128,7 +128,7 @@ def test_every_minute(served: ServedHost, cron: Cron, webhook: Webhook, tmp_path
     # What is wrong is mailed, with the end of the log.
     served.profile_file.write_text("name: [broken\n", encoding="utf-8")
     until(cron.mail.exists, MINUTES)
-    until(lambda: "exit code 3" in cron.mail.read_text("utf-8"), 10)
+    until(lambda: "exit code 3" in cron.mail.read_text("utf-8"), MINUTES)
     served.profile_file.write_text(text, encoding="utf-8")
     removed = cron.run(*deployctl, "remove", "stand", env=env)
     assert removed.returncode == 0

@@ -7,11 +7,11 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from deployctl.hosts.session import Limits
+from tests.hosts.lab import processes
 from tests.hosts.served.host import STALE, Running, ServedHost
 
 OTHER = "serve.env.STAND_IN_START=0.7"
@@ -26,7 +26,8 @@ def controller(host: ServedHost, run: Running) -> int:
 
 
 def agent(host: ServedHost, run: Running) -> int:
-    return int(Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text("ascii").split()[0])
+    (pid,) = processes.children(run.pid)
+    return pid
 
 
 def server(host: ServedHost, run: Running) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 
 from deployctl.engine import schedule, schedule_check, scheduled_run
 from deployctl.engine.schedule import Entry
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.sshd import Sshd
 
@@ -25,14 +25,15 @@ def agent(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """An SSH agent of the person who schedules; it alone holds the key."""
     socket = tmp_path / "agent.socket"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 10
-    while not socket.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-    subprocess.run(["ssh-add", "-q", sshd.user_key], check=True)
-    yield socket
-    process.terminate()
-    process.wait()
+    try:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        add = ["ssh-add", "-q", str(sshd.user_key)]
+        # Its socket is there before it listens.
+        wait_for("the agent", lambda: subprocess.run(add, check=False).returncode == 0)
+        yield socket
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def scheduled(tmp_path: Path, ssh: dict[str, Any], **profile: Any) -> Entry:
