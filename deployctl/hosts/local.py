@@ -70,7 +70,12 @@ class LocalChannel:
 
     def receive(self) -> bytes:
         with self._reading:
-            return b"" if self._stdout.closed else self._stdout.read(65536)
+            if self._stdout.closed:
+                return b""
+            data = self._stdout.read(65536)
+            if not data:
+                self._stdout.close()  # it ended: `close` need not have waited for that
+            return data
 
     def ending(self) -> Ending:
         with self._closing:

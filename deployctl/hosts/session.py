@@ -255,14 +255,19 @@ class Session:
             self._ready.put(message)
 
     def _watch(self) -> None:
+        heard = self._heard
         for count in itertools.count(1):
-            left = self._heard + self._limits.dead - time.monotonic()
+            heard = max(heard, self._heard)
+            left = heard + self._limits.dead - time.monotonic()
             if left <= 0:
                 self._lose("the host stopped answering", f"silent for {self._limits.dead:g} s")
                 self._channel.close()
                 return
-            if self._closed.wait(min(left, self._limits.ping)):
+            due = time.monotonic() + min(left, self._limits.ping)
+            if self._closed.wait(due - time.monotonic()):
                 return
+            # While this machine stood still, the host was not asked: that is no silence of its.
+            heard += time.monotonic() - due
             self._send({"ping": count})
 
     def _lose(self, what: str, why: str) -> None:

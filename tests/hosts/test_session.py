@@ -23,7 +23,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    with start('exec "$@"', tmp_path, limits=Limits()) as session:
+    with start('exec "$@"', tmp_path) as session:
         yield session
 
 

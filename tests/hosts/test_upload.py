@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from deployctl.errors import ConnectionLost, RemoteError
-from deployctl.hosts.session import Limits, Session
+from deployctl.hosts.session import Session
 from deployctl.hosts.stream import AHEAD, Stream, upload
 from tests.hosts.builds.waiting import until
-from tests.hosts.lab.stand_in import start
+from tests.hosts.lab.stand_in import QUICK, start
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +24,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    with start('exec "$@"', tmp_path, limits=Limits()) as session:
+    with start('exec "$@"', tmp_path) as session:
         yield session
 
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Session]:
     """A session that gives its host up soon."""
-    with start('exec "$@"', tmp_path) as session:
+    with start('exec "$@"', tmp_path, limits=QUICK) as session:
         yield session
 
 
