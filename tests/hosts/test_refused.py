@@ -21,7 +21,7 @@ def plan(place: Path, host: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=60,
+        timeout=300,
     )
 
 

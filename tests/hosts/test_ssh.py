@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 from pathlib import Path
@@ -31,6 +33,17 @@ class TestWhatGoesThrough:
             session.call("files.write", path="@/a/b", text="x")
             assert session.call("files.read", path="@/a/b")["text"] == "x"
             assert session.round_trips == 2
+
+    def test_a_session_is_closed_when_its_agent_has_left(
+        self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("deployctl.hosts.ssh.CLOSE_LIMIT", 60.0)
+        host = HostSettings(**sshd.host_settings(), root=str(tmp_path))
+        with Session(transport(host), root=host.root) as session:
+            slow = session.agent["pid"]
+            os.kill(slow, signal.SIGSTOP)
+            threading.Timer(0.5, os.kill, (slow, signal.SIGCONT)).start()
+        assert not processes.is_alive(slow), "its locks would be held on"
 
     def test_arguments_byte_for_byte(self, sshd: Sshd) -> None:
         argv = ["printf", "%s|", "a b", "it's", '"$HOME"', "`id`", "\\n", "*", "", "é\n!"]
@@ -76,7 +89,7 @@ class TestWhatGoesThrough:
         waiting = threading.Thread(target=lambda: heard.append(channel.receive()))
         waiting.start()
         channel.close()
-        waiting.join(timeout=5)
+        waiting.join(timeout=30)
         assert heard == [b""]
         way.close()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from deployctl.errors import (
     ChangedHostKey,
     UnknownHostKey,
 )
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.reach import fingerprint, lock_key, reach, refusal
 from tests.hosts.lab.sshd import Sshd, make_key, public
 
@@ -211,9 +212,12 @@ def agent(tmp_path: Path) -> Iterator[str]:
     process = subprocess.Popen(
         ["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 10
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+
+    def answers() -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(path)) == 0
+
+    wait_for("the key agent", answers)
     yield str(path)
     process.terminate()
     process.wait()
