@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from deployctl.config.host import HostSettings
 from deployctl.hosts.session import Session
 from deployctl.hosts.transports import node_transport, transport
 from tests.hosts.lab.machines import Container, Node
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.network import Lab
 
 HERE = Path(__file__).parent
@@ -133,10 +135,16 @@ class GpuMachine:
         return bool(state.strip()) and state.strip() not in "ZX"
 
     def end_all(self) -> None:
-        """End whatever the test started."""
-        for place, pid in self._started:
-            place.run("pkill", "-KILL", "-s", str(pid), check=False)
+        """End whatever the test started; once it is gone the GPUs are idle."""
+        for place in dict.fromkeys(place for place, _ in self._started):
+            sessions = ",".join(str(pid) for started, pid in self._started if started is place)
+            wait_for(f"the end of {sessions}", partial(self._ended, place, sessions))
         self._started.clear()
+
+    def _ended(self, place: Place, sessions: str) -> bool:
+        """Kill sessions, of which one may start others meanwhile; whether nobody lives in them."""
+        kill = 'pkill -KILL -s "$1"; sleep 0.01; pgrep -r R,S,D,T -s "$1"'
+        return not place.run("sh", "-c", kill, "sh", sessions, check=False).stdout
 
     # -- as deployctl sees it -----------------------------------------------------------------
 
