@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 import shlex
 import socket
-import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +22,7 @@ from paramiko.ssh_exception import NoValidConnectionsError
 from deployctl.config.host import SshSettings
 from deployctl.errors import HostError, Unreachable
 from deployctl.hosts import known_hosts
+from deployctl.hosts.hops import JumpChannel, ProxyProcess
 from deployctl.hosts.interface import Ending
 from deployctl.hosts.ssh_config import Endpoint, hop, resolve
 from deployctl.hosts.ssh_keys import UserKeys
@@ -113,6 +112,8 @@ class SshTransport:
         known = known_hosts.known_keys(endpoint)
 
         def start(sock: Any, **options: Any) -> paramiko.Transport:
+            if isinstance(sock, paramiko.Channel):
+                sock = JumpChannel(sock)
             transport = paramiko.Transport(sock, **options)
             security = transport.get_security_options()
             security.key_types = known_hosts.preferred_types(known, tuple(security.key_types))
@@ -229,7 +230,10 @@ class SshChannel:
         return Ending(status, bytes(self._stderr).decode(errors="replace"))
 
     def close(self) -> None:
+        # Its input's end is the agent's sign to leave; its locks have fallen once its status comes.
         with suppress(EOFError, OSError, paramiko.SSHException), _within(CLOSE_LIMIT, self._cut):
+            self._channel.shutdown_write()
+            self._channel.status_event.wait(CLOSE_LIMIT)
             self._channel.close()
         self._drain.join(timeout=CLOSE_LIMIT)
 
@@ -238,38 +242,6 @@ class SshChannel:
             while data := self._channel.recv_stderr(65536):
                 self._stderr += data
                 del self._stderr[:-STDERR_KEPT]
-
-
-class ProxyProcess:
-    """A ProxyCommand, run as OpenSSH runs it: by a shell, its streams being the connection."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-        self.socket, theirs = socket.socketpair()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        with theirs:
-            self._process = subprocess.Popen(
-                ["sh", "-c", f"exec {command}"],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=self._stderr,
-                start_new_session=True,
-            )
-
-    def words(self) -> str:
-        """What it wrote to its stderr, the end of it."""
-        self._stderr.seek(0)
-        return self._stderr.read()[-STDERR_KEPT:].decode(errors="replace").strip()
-
-    def close(self) -> None:
-        self.socket.close()
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=CLOSE_LIMIT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._stderr.close()
 
 
 def _end(client: paramiko.SSHClient) -> None:
