@@ -27,9 +27,9 @@ from deployctl.errors import DeployError, Interrupted
 from deployctl.steps.interface import Deployment, Step
 
 
-def new_run() -> str:
-    """A run's id: sortable by time, unique enough for many controllers."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+def new_run(began: datetime) -> str:
+    """A run's id: sortable by time, to the microsecond; unique enough for many controllers."""
+    return f"{began:%Y%m%dT%H%M%SZ}-{began.microsecond:05x}{secrets.randbelow(16):x}"
 
 
 def deployments(profile: Profile, playbook: Playbook, options: Options) -> list[Deployment]:
@@ -55,7 +55,8 @@ def run(
     listen: events.Listener = events.nobody,
 ) -> RunRecord:
     """Do what the playbook says on every host of the profile; failures are in the record."""
-    record = RunRecord(new_run(), profile.name, playbook.name, datetime.now(UTC))
+    started = datetime.now(UTC)
+    record = RunRecord(new_run(started), profile.name, playbook.name, started)
     began = time.monotonic()
     names = tuple(host.name for host in profile.hosts)
     listen(events.RunStarted(record.run, profile.name, playbook.name, names))
