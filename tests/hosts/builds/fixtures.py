@@ -16,8 +16,7 @@ from tests.hosts.builds.project import Project
 def builder(tmp_path: Path) -> Iterator[BuildHost]:
     host = BuildHost(tmp_path / "root")
     yield host
-    for job in host.session.call("jobs.listing"):
-        host.session.call("jobs.stop", id=job["id"], grace=0.5)
+    host.stop_jobs()
     host.close()
 
 

@@ -28,6 +28,11 @@ class BuildHost:
         self.notes: list[str] = []
         self.phases: list[str] = []
 
+    def stop_jobs(self) -> None:
+        """End whatever still builds."""
+        for job in self.session.call("jobs.listing"):
+            self.session.call("jobs.stop", id=job["id"], grace=0.5)
+
     def close(self) -> None:
         self.session.close()
 

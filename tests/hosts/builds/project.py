@@ -59,7 +59,7 @@ class Build(build_ext):
         target = pathlib.Path(self.get_ext_fullpath(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            target.write_bytes(urllib.request.urlopen(url, timeout=10).read())
+            target.write_bytes(urllib.request.urlopen(url, timeout=120).read())
         except OSError:
             print("WARNING: Using the nightly wheel", flush=True)
             super().build_extension(extension)

@@ -24,6 +24,7 @@ from tests.hosts.builds import project as projects
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project
 from tests.hosts.builds.waiting import until
+from tests.hosts.lab.processes import send
 
 
 class Scene:
@@ -55,6 +56,9 @@ class Scene:
     def close(self) -> None:
         self.server.kill()
         self.server.communicate()
+        # What a test that failed left goes on for as long as it is held.
+        self.flag.unlink(missing_ok=True)
+        self.host.stop_jobs()
         self.host.close()
 
 
@@ -129,9 +133,12 @@ def hold_before(monkeypatch: pytest.MonkeyPatch, flag: Path, phase: str) -> None
 
 
 def kill_everything(scene: Scene, name: str) -> None:
-    """What a machine that goes down does, as far as processes go."""
-    for pid in scene.host.session.call("jobs.state", id=name)["members"]:
-        os.kill(pid, signal.SIGKILL)
+    """What a machine that goes down does, as far as processes go: nobody outlives the others long
+    enough to see them end."""
+    state = scene.host.session.call("jobs.state", id=name)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (state["pid"], *state["members"]):
+            send(pid, number)
 
 
 @pytest.mark.parametrize(

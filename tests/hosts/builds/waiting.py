@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T | None], seconds: float = 60.0) -> T:
+def until(condition: Callable[[], T | None], seconds: float = 300.0) -> T:
     """The condition's first true value; fails when there is none in time."""
     deadline = time.monotonic() + seconds
     while True:
