@@ -5,12 +5,26 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import processes, server
 from .interface import AgentError, Call
 from .records import boot_id, read_json
+
+ENDED = ("stopped", "exited", "failed")
+"""States that are a supervisor's last word."""
+LAST_WORD = 5.0
+"""Seconds that a supervisor gets to tell how its server has ended."""
+
+
+def alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:
+    """Whether a process of a record, the server or its supervisor, still lives."""
+    pid, start = who.get("pid"), who.get("start")
+    if pid is None or start is None or record.get("boot") != boot_id():
+        return False
+    return processes.is_same(pid, start)
 
 
 class Unit:
@@ -44,6 +58,26 @@ class Unit:
         """What the supervisor of this start wrote; empty when it has not."""
         found = read_json(self.file("record.json")) or {}
         return found if found.get("serial") == serial else {}
+
+    def standing(self, serial: Optional[str]) -> Tuple[Dict[str, Any], bool, bool]:
+        """The record, whether the server runs, and whether somebody supervises it. A server that
+        has just ended is told of a moment later, and a supervisor that is gone may have said so
+        after its record was read: it is read again."""
+        end = time.monotonic() + LAST_WORD
+        before: Optional[Dict[str, Any]] = None
+        while True:
+            record = self.record(serial)
+            running = alive(record, record)
+            supervised = alive(record, record.get("supervisor") or {})
+            if running or record.get("state") in ENDED:
+                break
+            if supervised and (record.get("state") != "running" or time.monotonic() > end):
+                break
+            if not supervised and record == before:
+                break
+            before = record
+            time.sleep(0.02)
+        return record, running, supervised
 
     def proven(self) -> Optional[Dict[str, Any]]:
         """The process that was proven last; None where none was, or nobody noted which."""

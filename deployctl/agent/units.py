@@ -18,8 +18,8 @@ from typing import Any, Dict, List, Optional
 
 from . import processes, systemd
 from .interface import AgentError, Call
-from .records import boot_id, write_json
-from .unitfiles import Unit
+from .records import write_json
+from .unitfiles import ENDED, Unit, alive
 
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
@@ -30,17 +30,10 @@ INHERITED = re.compile(
 """Variables of the host that a server is given; all others come from its profile."""
 
 
-def _alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:
-    pid, start = who.get("pid"), who.get("start")
-    if pid is None or start is None or record.get("boot") != boot_id():
-        return False
-    return processes.is_same(pid, start)
-
-
 def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
     if running:
         return "running"
-    if record.get("state") in ("stopped", "exited", "failed"):
+    if record.get("state") in ENDED:
         return str(record["state"])
     if record.get("state") == "ending":
         # The main process is gone; the supervisor ends what it left.
@@ -59,10 +52,8 @@ def state(call: Call, name: str) -> Dict[str, Any]:
     spec = unit.spec()
     if spec is None:
         return {"state": "absent", "pid": None, "start": None, "release": None, "members": []}
-    record = unit.record(spec["serial"])
+    record, running, supervised = unit.standing(spec["serial"])
     members = unit.members(spec, record)
-    supervised = _alive(record, record.get("supervisor") or {})
-    running = _alive(record, record)
     return {
         "state": _word(record, running, supervised),
         "supervised": supervised,
@@ -120,10 +111,16 @@ def start(
     }
     with unit.alone():
         now = state(call, name)
+        if now["state"] in ("exited", "failed", "stopped") and now["supervised"]:
+            # The last one's supervisor is on its way out; until then it keeps the next one out.
+            _end_supervisor(unit.record((unit.spec() or {}).get("serial")), grace)
+            now = state(call, name)
         if now["state"] in ("running", "starting") or now["members"]:
             raise AgentError("running", "unit %s runs already, pid %s" % (name, now["pid"]), now)
         if call.cancelled.is_set():
             raise AgentError("cancelled", "the start of unit %s was given up" % name)
+        # The supervisor of before may be on its way out, and keeps the next one from beginning.
+        _end_supervisor(unit.record((unit.spec() or {}).get("serial")), 0.0)
         _write(unit, spec, secrets)
         _supervise(call, unit, spec)
         return _await_start(call, unit, str(spec["serial"]))
@@ -231,7 +228,7 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
     # Whatever the supervisor left, or all of it where no supervisor lived.
     rest = processes.stop_all(lambda: unit.members(spec, record), grace)
     left = unit.members(spec, record)
-    if not left and record.get("state") not in ("stopped", "exited", "failed"):
+    if not left and record.get("state") not in ENDED:
         record = dict(record, state="stopped", ended=time.time())
         with suppress(OSError):  # on a full disk it is stopped all the same
             write_json(unit.file("record.json"), dict(record, serial=spec["serial"]))
@@ -247,7 +244,7 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
 
 def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
     who = record.get("supervisor") or {}
-    if not _alive(record, who):
+    if not alive(record, who):
         return
     try:
         fd = os.pidfd_open(who["pid"])
@@ -270,7 +267,7 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
     spec = unit.spec() or {}
     record = unit.record(spec.get("serial"))
     # Looked at before the log is: nothing comes after the last words of a process that is gone.
-    runs = _alive(record, record)
+    runs = alive(record, record)
     try:
         file = open(spec.get("log", ""), "rb")
     except FileNotFoundError:

@@ -1,6 +1,8 @@
 """A stand-in for a server: a main process, a child and an orphan in its session, as vLLM has.
 
-server_stand_in.py [ignore-term] [leave-orphan] [escape] [seconds=N] [exit=N] [say=N]
+server_stand_in.py [ignore-term] [leave-orphan] [escape] [gate=PATH] [say=N] [seconds=N] [exit=N]
+
+gate: stay until there is such a file
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 
 def main() -> int:
@@ -26,6 +29,8 @@ def main() -> int:
         os._exit(0)
     print(f"pid {os.getpid()} secret {'SECRET' in os.environ}", flush=True)
     print(f"bytecode {'PYTHONDONTWRITEBYTECODE' not in os.environ}", flush=True)
+    while "gate" in words and not Path(words["gate"]).exists():
+        time.sleep(0.02)
     for number in range(int(words.get("say") or 0)):
         print(f"line {number}", flush=True)
     time.sleep(float(words.get("seconds") or 600))
