@@ -10,6 +10,7 @@ import functools
 import os
 import queue
 import threading
+from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import placing, processes
@@ -212,7 +213,7 @@ def read_all(
         threading.Thread(target=_read_into, args=(answers, list(rest), read), daemon=True).start()
         while rest:
             try:
-                kind, value = answers.get(timeout=within)
+                kind, value = _next(answers, within)
             except queue.Empty:
                 stuck = rest.pop(0)
                 nothing = dict(bare_facts(stuck), unreadable=["everything"])
@@ -225,6 +226,14 @@ def read_all(
             else:
                 rest.pop(0)
     return list(found.values())
+
+
+def _next(answers: "queue.Queue[Any]", within: float) -> Any:
+    """The next answer; twice half the time is waited for it, since a machine that stood still for
+    all of it has heard nobody, and would take the wrong one for stuck. Raises `queue.Empty`."""
+    with suppress(queue.Empty):
+        return answers.get(timeout=within / 2)
+    return answers.get(timeout=within / 2)
 
 
 def _read_into(

@@ -118,17 +118,20 @@ def test_a_held_device_is_seen_by_its_number() -> None:
 class PatientQueue(queue.Queue[Any]):
     """Whoever gets from it runs out of time only while a reader is known to be stuck."""
 
-    stuck = threading.Event()
+    stuck = threading.Semaphore(0)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         while True:
-            in_vain = self.stuck.is_set()
+            in_vain = self.stuck.acquire(blocking=False)
             try:
-                return super().get(block, timeout)
+                found = super().get(block, timeout)
             except queue.Empty:
                 if in_vain:
-                    self.stuck.clear()
                     raise
+            else:
+                if in_vain:
+                    self.stuck.release()
+                return found
 
 
 def test_a_process_whose_tables_never_come_is_named_and_the_rest_are_read(
@@ -138,7 +141,7 @@ def test_a_process_whose_tables_never_come_is_named_and_the_rest_are_read(
     over, came = threading.Event(), threading.Event()
 
     def never() -> None:
-        PatientQueue.stuck.set()
+        PatientQueue.stuck.release(2)
         over.wait(60)
         came.set()
 
@@ -159,6 +162,22 @@ def test_a_process_whose_tables_never_come_is_named_and_the_rest_are_read(
     assert found[2]["devices"] == ["nvidia0"] and found[2]["unreadable"] == ["maps", "cmdline"]
     assert found[3]["unreadable"] == ["everything"]
     assert 4 not in found
+
+
+class StoodStill(queue.Queue[Any]):
+    """The machine stood still while the first answer was waited for: nobody spoke, time is over."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if not hasattr(self, "stood"):
+            self.stood = True
+            raise queue.Empty
+        return super().get(block, timeout)
+
+
+def test_a_machine_that_stood_still_makes_no_process_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "Queue", StoodStill)
+    (found,) = read_all([stat(1)], lambda one: [bare_facts(one)], within=60)
+    assert found["unreadable"] == []
 
 
 def test_marks_are_paths_below_the_root_and_nothing_beside_it() -> None:
