@@ -25,7 +25,7 @@ RUN = "run"
 """What the last hooks of a playbook stand around, in place of a step."""
 KEPT = 4000
 """Characters of a command's output that a report keeps."""
-KILLED_WITHIN = 1.0
+KILLED_WITHIN = 10.0
 """Seconds to wait for a command that was killed; one that hangs in the kernel is left behind."""
 
 Render = Callable[[RunRecord], Mapping[str, Any]]

@@ -209,10 +209,12 @@ class ServedHost:
         return [entry for entry in self.releases()["ledger"] if entry["kind"] == kind]
 
     def close(self) -> None:
-        """Stop what serves; nothing of the host outlives the test."""
+        """Stop what serves and builds; nothing of the host outlives the test."""
         units = ("stand", "stand.blue", "stand.green")
         calls: Sequence[Call] = [Call("units.stop", {"name": n, "grace": 0.5}) for n in units]
         # From here, whatever way in the test has given it.
         with connect(HostSettings(name="here", local=True, root=str(self.root))) as connected:
             connected.session.ask(calls)
+            for job in connected.session.call("jobs.listing"):
+                connected.session.call("jobs.stop", id=job["id"], grace=0.5)
         shutil.rmtree(self.root, ignore_errors=True)
