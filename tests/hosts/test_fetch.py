@@ -192,9 +192,13 @@ def test_a_hub_that_cannot_be_reached_is_unknown(
     assert plan.status == "unknown" and "refused" in plan.reason.lower()
 
 
-def test_a_download_that_hangs_is_taken_up_again(tmp_path: Path, hub: Hub) -> None:
+def test_a_download_that_hangs_is_taken_up_again(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The job's watchdog is to see it, not the client itself.
+    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "100")
     hub.repositories[TARGET].hang_once_after = 100_000
-    build = {"stall": "3s"}
+    build = {"stall": "5s"}
     wanted = deployment({**FROM_HUB, "build": build})
     bench = Bench.at(tmp_path / "root", wanted)
     with bench.session:

@@ -54,9 +54,10 @@ def test_the_lock_is_held_though_nobody_can_be_named(session: Session, disk: Pat
 
 
 def test_a_job_that_fills_the_disk_tells_its_outcome(session: Session, disk: Path) -> None:
-    text = f"dd if=/dev/zero of={disk}/filling bs=64k; sleep 2; exit 3"
+    # Long enough for the supervisor to write that it lives, and to look at the log.
+    text = f"dd if=/dev/zero of={disk}/filling bs=64k; sleep 3; exit 3"
     step = {"phase": "work", "argv": ["sh", "-c", text]}
-    session.call("jobs.start", id="fills", steps=[step], stall=4)
+    session.call("jobs.start", id="fills", steps=[step], stall=16)
     final = session.call("jobs.follow", id="fills")
     assert (final["state"], final["rc"]) == ("failed", 3)
 
@@ -94,12 +95,15 @@ def test_what_could_not_be_recorded_is_found_and_recorded_later(
     archive.write_bytes(bundle().data)
     filling = fill(disk)
     with subprocess.Popen([sys.executable, str(archive), "server", str(folder)]) as supervisor:
-        state = until(lambda: session.call("units.state", name="toy")["members"])
-        assert [member["comm"] for member in state] == ["sleep"]
+        until(lambda: comms(session) == ["sleep"])
         filling.unlink()
         until(lambda: session.call("units.state", name="toy")["state"] == "running")
         assert session.call("units.stop", name="toy", grace=1)["state"] == "stopped"
-        assert supervisor.wait(10) == 0
+        assert supervisor.wait(60) == 0
+
+
+def comms(session: Session) -> list[str]:
+    return [member["comm"] for member in session.call("units.state", name="toy")["members"]]
 
 
 def test_a_server_whose_disk_takes_no_writing_is_stopped(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deployctl.errors import NotReady
-from deployctl.steps.interface import Context, Evidence
+from deployctl.steps.interface import Context, Deployment, Evidence
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
 from tests.hosts.lab.ports import free_port
@@ -30,11 +30,16 @@ class Start:
 
     def __init__(self, root: Path, **serve: Any) -> None:
         self.port = free_port()
-        ready = {"completion": "2s", "stall": "3s", **serve.pop("ready", {})}
-        serve = {"port": self.port, "ready": ready, **serve}
-        wanted = deployment({"serve": serve, "drafter": None})
-        self.bench = Bench.at(root, wanted)
+        self.settings = {"port": self.port, **serve}
+        self.bench = Bench.at(root, self.wanted(completion="60s", stall="60s"))
         self.session = self.bench.session
+
+    def wanted(self, **ready: str) -> Deployment:
+        return deployment({"serve": {**self.settings, "ready": ready}, "drafter": None})
+
+    def hurry(self, **ready: str) -> None:
+        """From now on it is given up soon."""
+        self.bench.wanted = self.wanted(**ready)
 
     def unit(self, *argv: str, release: str = "") -> dict[str, Any]:
         started: dict[str, Any] = self.session.call(
@@ -135,20 +140,23 @@ def test_status_0_before_anybody_asked(start: Start) -> None:
 
 def test_a_start_that_hangs(start: Start) -> None:
     unit = start.unit(*SERVER, "seconds=600", "leave-orphan")
+    start.hurry(stall="3s")
     failure = start.refused()
     assert "it hangs in phase starting: 3 s without a log line or work" in failure.thing
     assert not is_alive(unit["pid"]) and start.state()["members"] == []
 
 
 def test_silence_is_no_hang_while_it_works(tmp_path: Path) -> None:
-    start = Start(tmp_path, ready={"stall": "1s", "limit": "4s"})
+    start = Start(tmp_path)
     with start.session:
         start.unit(sys.executable, "-c", "while True: pass")
-        assert "not ready within 4 s" in start.refused().thing
+        start.hurry(stall="4s", limit="8s")
+        assert "not ready within 8 s" in start.refused().thing
 
 
 def test_200_everywhere_and_nothing_generated(start: Start) -> None:
     start.serve("silent")
+    start.hurry(completion="2s", stall="60s")
     failure = start.refused()
     assert "it listens and generates nothing" in failure.thing
     assert start.state()["state"] == "stopped"
@@ -202,6 +210,7 @@ def test_another_release_runs(start: Start) -> None:
 def test_a_server_that_was_proven_is_not_stopped_for_one_slow_answer(start: Start) -> None:
     unit = start.serve("generate")
     start.prove()
+    start.hurry(stall="3s")
     os.kill(unit["pid"], signal.SIGSTOP)
     try:
         failure = start.refused()

@@ -18,6 +18,7 @@ from deployctl.hosts.bundle import bundle
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from tests.hosts.builds.waiting import until
+from tests.hosts.lab.processes import is_alive
 
 NAME = "toy"
 
@@ -55,9 +56,11 @@ def test_a_log_that_cannot_be_written_is_the_cause(session: Session) -> None:
     assert begun["state"] == "failed" and "none/server.log" in begun["error"]
 
 
-def test_last_words_without_a_line_end(session: Session) -> None:
-    session.call("units.start", **words("printf 'one\\ntwo'; sleep 2"))
+def test_last_words_without_a_line_end(session: Session, tmp_path: Path) -> None:
+    stay = f"until [ -e {tmp_path}/heard ]; do sleep 0.05; done"
+    session.call("units.start", **words(f"printf 'one\\ntwo'; {stay}"))
     until(lambda: session.call("units.log", name=NAME)["text"] == "one\n")
+    (tmp_path / "heard").touch()
     until(lambda: session.call("units.state", name=NAME)["state"] == "exited")
     assert session.call("units.log", name=NAME, offset=4)["text"] == "two"
 
@@ -75,10 +78,16 @@ def test_a_number_given_anew_hides_no_worker(session: Session, tmp_path: Path) -
     noted = json.loads(record.read_text())
     for pid in (noted["supervisor"]["pid"], noted["pid"]):
         os.kill(pid, 9)
+    until(lambda: not is_alive(noted["supervisor"]["pid"]) and not is_alive(noted["pid"]))
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
         record.write_text(json.dumps({**noted, "pid": stranger.pid}))
-        (left,) = session.call("units.state", name=NAME)["members"]
-        assert left["command"] == "sleep 60" and left["pid"] != stranger.pid
+
+        def left() -> list[str]:
+            members = session.call("units.state", name=NAME)["members"]
+            assert stranger.pid not in [member["pid"] for member in members]
+            return [member["command"] for member in members]
+
+        until(lambda: left() == ["sleep 60"])
         with pytest.raises(RemoteError, match="runs already"):
             session.call("units.start", **words("true"))
         assert session.call("units.stop", name=NAME, grace=1)["left"] == []
@@ -115,5 +124,5 @@ def test_a_journal_that_takes_nothing_takes_no_server_down(
         until(turned.exists)
         assert supervisor.poll() is None
         supervisor.terminate()
-        assert supervisor.wait(10) == 0
+        assert supervisor.wait(60) == 0
     assert session.call("units.state", name=NAME)["state"] == "stopped"

@@ -47,6 +47,10 @@ def systemctl(container: Container, *argv: str) -> str:
     return container.run("systemctl", "--no-pager", *argv, check=False).stdout
 
 
+def journal(container: Container) -> str:
+    return container.run("journalctl", "-u", UNIT, check=False).stdout
+
+
 def begin_multi_user(container: Container) -> str:
     systemctl(container, "start", "--no-block", "multi-user.target")
     return systemctl(container, "list-jobs") + systemctl(container, "list-units", "--type=target")
@@ -59,8 +63,7 @@ def test_the_server_is_a_unit_that_starts_at_boot(session: Session, container: C
     assert "ActiveState=active" in shown and "UnitFileState=enabled" in shown
     group = Path(f"/proc/{started['pid']}/cgroup")
     assert UNIT in container.run("cat", str(group)).stdout
-    journal = until("the journal", lambda: container.run("journalctl", "-u", UNIT).stdout)
-    assert "running" in journal
+    until("the journal", lambda: "running {" in journal(container))
     assert session.call("units.stop", name=NAME)["state"] == "stopped"
     shown = systemctl(container, "show", UNIT, "--property=ActiveState,UnitFileState")
     assert "ActiveState=inactive" in shown and "UnitFileState=disabled" in shown
@@ -97,9 +100,9 @@ def test_a_killed_supervisor_comes_back_with_a_new_server(
         found = state(session)
         return found["state"] == "running" and found["pid"] != first["pid"] and found["supervised"]
 
-    until("a new supervisor and a new server", again, 30)
-    left = container.run("ps", "-o", "pid=", "-p", str(first["pid"]), check=False).stdout
-    assert left.strip() == ""
+    until("a new supervisor and a new server", again, 120)
+    look = ("ps", "-o", "pid=", "-p", str(first["pid"]))
+    until("the old one gone", lambda: not container.run(*look, check=False).stdout.strip())
 
 
 def test_it_starts_again_with_the_container(
@@ -117,7 +120,7 @@ def test_it_starts_again_with_the_container(
             found = state(again)
             return bool(found["state"] == "running" and found["start"] != first["start"])
 
-    until("the server after the boot", booted, 60)
+    until("the server after the boot", booted, 120)
     with Session(transport(host)) as again:
         assert again.call("units.stop", name=NAME)["state"] == "stopped"
 
