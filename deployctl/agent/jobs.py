@@ -106,8 +106,7 @@ def _standing(files: JobFiles) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]]
         unscoped=recorded.get("unscoped", ""),
         steps=recorded["steps"],
     )
-    if os.path.exists(files.log):
-        answer["log_size"] = os.path.getsize(files.log)
+    answer["log_size"] = _size(files.log)
     return answer, recorded
 
 
@@ -138,7 +137,7 @@ def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
 def log(call: Call, id: str, offset: int = 0, limit: int = PIECE) -> Dict[str, Any]:
     """A part of the log; a negative `offset` counts from its end."""
     files = JobFiles.of(call.path(JOBS), id)
-    size = os.path.getsize(files.log) if os.path.exists(files.log) else 0
+    size = _size(files.log)
     begin = max(0, size + offset) if offset < 0 else offset
     data = _piece(files.log, begin, limit)
     text = data.decode("utf-8", "replace")
@@ -214,6 +213,14 @@ def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:
 def _public(step: Dict[str, Any]) -> Dict[str, Any]:
     kept = {name: step[name] for name in ("phase", "argv", "cwd", "optional", "when", "lock")}
     return dict(kept, env=step["wanted"], secrets=sorted(step["secrets"]))
+
+
+def _size(path: str) -> int:
+    """Bytes of a log; 0 where there is none, as while its job is being started anew."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
 
 
 def _piece(path: str, offset: int, limit: int) -> bytes:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from deployctl.agent import jobs
+from deployctl.agent.interface import Call
 from deployctl.engine import running_jobs
 from deployctl.errors import UsageError
 from deployctl.report import builds
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.served.host import ServedHost
 
+SHORT = [{"phase": "compiling", "argv": ["true"]}]
 ENDLESS = [{"phase": "compiling", "argv": ["sleep", "600"]}]
 
 
@@ -26,3 +30,21 @@ def test_a_job_is_stopped_by_its_name(served: ServedHost) -> None:
     again = running_jobs.stop(served.profile(), "build-one")
     assert list(builds.job_lines(again)) == ["here: build-one: it did not run: stopped"]
     running_jobs.stop(served.profile(), "build-two")
+
+
+def test_it_can_be_looked_at_while_it_is_started_anew(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log is put away between two looks at it."""
+    served.ask("jobs.start", id="build-one", steps=SHORT)
+    call = Call(str(served.root), lambda event: None)
+    wait_for("its end", lambda: jobs.state(call, "build-one")["state"] == "done")
+    log = served.root / "jobs/build-one/log"
+    assert jobs.log(call, "build-one")["size"] == log.stat().st_size
+
+    def gone(path: str) -> int:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("os.path.getsize", gone)
+    assert jobs.state(call, "build-one")["log_size"] == 0
+    assert jobs.log(call, "build-one")["size"] == 0
