@@ -24,6 +24,10 @@ class Webhook(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/hook/T0K3N"
 
+    def __exit__(self, *_: object) -> None:
+        # Not closed alone: its thread would go on asking a socket that is gone, all the while.
+        self.close()
+
     def close(self) -> None:
         self.over.set()
         self.shutdown()
