@@ -150,11 +150,12 @@ def stop(call: Call, id: str, grace: float = GRACE) -> Dict[str, Any]:
     files = JobFiles.of(call.path(JOBS), id)
     recorded = files.recorded()
     if recorded is not None:
-        if files.alive():
+        asked = files.alive()
+        if asked:
             _ask_supervisor(recorded, grace)
         ended = stop_all(partial(members, recorded), grace)
         latest = files.recorded()
-        if latest is not None and "outcome" not in latest and ended.gone:
+        if latest is not None and "outcome" not in latest and (asked or ended.gone):
             files.record(dict(latest, outcome="stopped", why="stopped on request", rc=None))
     return state(call, id)
 

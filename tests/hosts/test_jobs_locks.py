@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import time
@@ -13,6 +14,9 @@ from tests.hosts.builds.waiting import until
 from tests.hosts.test_jobs import gone
 
 LOCK = "@/builds/dependencies.lock"
+AT_WORK = "exec 9>work; flock 9; touch working"
+"""Shell words that hold a lock for as long as a process lives that they were spoken in."""
+NOBODY_AT_WORK = "flock -n work true"
 
 
 def locked(text: str) -> list[dict[str, Any]]:
@@ -50,14 +54,20 @@ def test_steps_with_one_lock_never_overlap(builder: BuildHost) -> None:
     # A directory can be made only by one: a step that met another's would end with a status.
     alone = "mkdir alone && sleep 0.4 && rmdir alone"
     names = ["a", "b", "c"]
+    hold(builder)
     for name in names:
         call("jobs.start", id=name, steps=[*locked(alone), *locked(alone)])
+        until(lambda name=name: state(builder, name)["phase"] == "waiting")  # type: ignore[misc]
+    began = time.monotonic()
+    call("jobs.stop", id="holder")
     finals = [call("jobs.follow", id=name) for name in names]
     assert [final["state"] for final in finals] == ["done"] * 3
-    assert all(step["seconds"] < 2 for final in finals for step in final["steps"])
+    # The time that a step waits is not its own: together they take no longer than it took.
+    seconds = [step["seconds"] for final in finals for step in final["steps"]]
+    assert 6 * 0.4 <= sum(seconds) <= time.monotonic() - began
     logs = [call("jobs.log", id=name)["text"] for name in names]
     waited = f"waiting for {builder.root}/{LOCK[2:]}, which another job holds\n"
-    assert any(waited in log for log in logs)
+    assert all(waited in log for log in logs)
 
 
 def test_other_steps_do_not_wait(builder: BuildHost) -> None:
@@ -69,11 +79,11 @@ def test_other_steps_do_not_wait(builder: BuildHost) -> None:
 
 def test_waiting_is_said_once_and_is_no_stall(builder: BuildHost) -> None:
     hold(builder)
-    wait(builder, stall=0.5)
+    wait(builder, stall=2.0)
     began = time.time()
     beat = builder.root / "jobs/waiter/heartbeat"
-    # It works on for several times as long as a silent step is given.
-    until(lambda: float(beat.read_text() or 0) > began + 2.5)
+    # It works on for longer than a silent step is given.
+    until(lambda: float(beat.read_text() or 0) > began + 5)
     assert state(builder, "waiter")["state"] == "running"
     builder.session.call("jobs.stop", id="holder")
     assert builder.session.call("jobs.follow", id="waiter")["state"] == "done"
@@ -84,10 +94,10 @@ def test_stop_and_limit_work_while_it_waits(builder: BuildHost) -> None:
     call = builder.session.call
     holder = hold(builder)
     wait(builder, text="touch never")
-    began = time.monotonic()
     final = call("jobs.stop", id="waiter")
     assert (final["state"], final["phase"], final["members"]) == ("stopped", "waiting", [])
-    assert time.monotonic() - began < 2
+    # It heard that, and told its end itself.
+    assert "ended" in json.loads((builder.root / "jobs/waiter/state.json").read_text())
     wait(builder, "limited", "touch never", limit=1.0)
     final = call("jobs.follow", id="limited")
     assert final["state"] == "stalled" and "limit of 1 s" in final["why"]
@@ -105,18 +115,18 @@ def test_a_killed_holder_frees_it_and_its_orphans_do_not_keep_it(builder: BuildH
 
 
 def test_a_stopped_holder_keeps_it_until_its_processes_are_gone(builder: BuildHost) -> None:
-    # What was asked to end still writes for a while.
-    text = "trap '' TERM; touch working; sleep 3; rm working; sleep 300"
-    hold(builder, text=text)
+    # What was asked to end still works for a while.
+    hold(builder, text=f"trap '' TERM; {AT_WORK}; while :; do sleep 300; done")
     until((builder.root / "working").exists)
-    wait(builder, text="test ! -e working")
+    wait(builder, text=NOBODY_AT_WORK)
     builder.session.call("jobs.stop", id="holder", grace=0.5)
     assert builder.session.call("jobs.follow", id="waiter")["state"] == "done"
 
 
 def test_a_failed_step_leaves_nobody_at_work_without_the_lock(builder: BuildHost) -> None:
-    text = "(trap '' TERM; touch working; sleep 1; rm working) & sleep 0.2; exit 3"
-    steps = [{**locked(text)[0], "optional": True}, *locked("test ! -e working")]
+    begun = "until [ -e working ]; do sleep 0.05; done"
+    text = f"(trap '' TERM; {AT_WORK}; sleep 1) & {begun}; exit 3"
+    steps = [{**locked(text)[0], "optional": True}, *locked(NOBODY_AT_WORK)]
     builder.session.call("jobs.start", id="twice", steps=steps)
     final = builder.session.call("jobs.follow", id="twice")
     assert (final["state"], [s["rc"] for s in final["steps"]]) == ("done", [3, 0])

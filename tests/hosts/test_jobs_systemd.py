@@ -143,8 +143,8 @@ def test_a_killed_supervisor_leaves_nothing_to_the_next_run(
     begun = start(session)
     pids = members(session)
     container.run("kill", "-KILL", str(begun["pid"]))
-    until(lambda: state(session)["state"] == "lost")
-    assert len(state(session)["members"]) == 3 and loaded(container, begun["scope"])
+    until(lambda: state(session)["state"] == "lost" and len(state(session)["members"]) == 3)
+    assert loaded(container, begun["scope"])
     again = start(session, "true")
     assert session.call("jobs.follow", id="build")["state"] == "done"
     assert not any(begun["scope"] in groups(container, pid) for pid in pids)
