@@ -33,9 +33,12 @@ def reachable(host: str) -> str:
 
 
 def strangers(port: Mapping[str, Any], unit: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Who holds the port without belonging to the unit."""
+    """Who holds the port without belonging to the unit. A child that a member has begun since the
+    unit was looked at belongs to it."""
     ours = {(m["pid"], m["start"]) for m in unit["members"]}
-    return [h for h in port["holders"] if (h["pid"], h["start"]) not in ours]
+    parents = {m["pid"] for m in unit["members"]}
+    others = [h for h in port["holders"] if (h["pid"], h["start"]) not in ours]
+    return [h for h in others if h["parent"] not in parents]
 
 
 class Readiness:

@@ -15,7 +15,7 @@ from deployctl.steps.servers.readiness import reachable
 from tests.hosts.step_bench import NOTHING_DEPLOYED, deployment
 
 MEMBER = {"pid": 10, "start": 99}
-OTHER = {"pid": 77, "start": 5, "command": "nginx", "started": 1.0}
+OTHER = {"pid": 77, "start": 5, "parent": 1, "command": "nginx", "started": 1.0}
 MODELS = json.dumps({"data": [{"id": "tiny"}]})
 
 
