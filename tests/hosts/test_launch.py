@@ -18,7 +18,7 @@ from deployctl.steps.interface import Answers, Plan
 from deployctl.steps.launch import RESTORE, LaunchStep
 from tests.hosts.lab.processes import is_alive
 from tests.hosts.step_bench import Bench, deployment
-from tests.hosts.test_units import SERVER
+from tests.hosts.test_units import SERVER, until
 
 STEP = LaunchStep()
 OTHERS = (FetchStep(), DrafterStep())
@@ -68,7 +68,8 @@ def test_the_release_is_launched_from_its_own_folder(bench: Bench) -> None:
     speculative = json.loads(state["argv"][-1])
     assert speculative["model"] == str(folder / "drafter")
     assert launch["drafter_config"] == (folder / "drafter" / "config.json").read_text()
-    environment = Path(f"/proc/{state['pid']}/environ").read_bytes()
+    # While the script becomes the program it has none.
+    environment = until("its environment", Path(f"/proc/{state['pid']}/environ").read_bytes)
     assert b"VLLM_NO_USAGE_STATS=1" in environment
     assert STEP.plan(bench.wanted, answers).status == "unchanged"
 
@@ -76,6 +77,7 @@ def test_the_release_is_launched_from_its_own_folder(bench: Bench) -> None:
 def test_the_one_before_is_stopped_whole(bench: Bench) -> None:
     start = {"name": "toy", "argv": [*SERVER, "leave-orphan"], "release": "r0", "grace": 1}
     bench.session.call("units.start", supervisor="agent", **start)
+    until("its orphan", lambda: len(unit(bench)["members"]) >= 2)
     before = unit(bench)
     plan, _ = bench.run(STEP, *OTHERS)
     assert (plan.changes[0].old, plan.changes[0].new) == ("r0", unit(bench)["release"])
