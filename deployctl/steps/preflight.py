@@ -137,7 +137,8 @@ def port(wanted: Deployment, answers: Answers) -> Finding:
     members = (answers.get("unit") or {}).get("members") or ()
     ours = {member["pid"] for member in members}
     holders = listener["holders"]
-    if holders and all(holder["pid"] in ours for holder in holders):
+    # Its server may have begun a child between the two looks.
+    if holders and all({holder["pid"], holder["parent"]} & ours for holder in holders):
         return Finding("port", "ok", "held by this profile's unit", "free")
     who = ", ".join(f"PID {h['pid']} ({h['command'] or h['comm']})" for h in holders)
     who = who or f"nobody visible: {listener.get('unknown') or 'no process of this machine'}"

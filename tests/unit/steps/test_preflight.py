@@ -105,7 +105,7 @@ def test_memory_that_our_own_unit_holds_will_be_free() -> None:
     assert verdicts(plan(wanted(), tools=tools, unit=unit))["memory"] == "warning"
 
 
-HOLDER = {"pid": 7, "comm": "python", "command": "python -m http.server"}
+HOLDER = {"pid": 7, "parent": 1, "comm": "python", "command": "python -m http.server"}
 
 
 def test_a_port_is_ours_or_its_holder_is_named() -> None:
@@ -117,6 +117,8 @@ def test_a_port_is_ours_or_its_holder_is_named() -> None:
     )
     unit = {"state": "running", "members": [{"pid": 7, "start": 70}]}
     assert plan(wanted(), port=port, unit=unit).status == "unchanged"
+    both = {**port, "holders": [HOLDER, {**HOLDER, "pid": 8, "parent": 7}]}
+    assert plan(wanted(), port=both, unit=unit).status == "unchanged", "a child of a moment ago"
     nobody = {"listening": True, "holders": [], "unknown": "tables of 3 processes"}
     assert "nobody visible: tables of 3 processes" in plan(wanted(), port=nobody).reason
 
