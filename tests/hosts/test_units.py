@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent.server import identity
 from deployctl.config.host import HostSettings
 from deployctl.errors import RemoteError
 from deployctl.hosts.local import LocalTransport
@@ -199,37 +197,6 @@ def test_a_server_that_is_gone_with_its_supervisor_is_lost(
     os.kill(record["supervisor"]["pid"], signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     until("it is lost", lambda: state(session)["state"] == "lost")
-
-
-def test_an_end_that_has_just_come_is_told_with_its_status(
-    session: Session, tmp_path: Path
-) -> None:
-    pid = start(session)["pid"]
-    record = json.loads((tmp_path / "profiles" / NAME / "server" / "record.json").read_text())
-    supervisor = record["supervisor"]["pid"]
-    os.kill(supervisor, signal.SIGSTOP)
-    os.kill(pid, signal.SIGKILL)
-    until("its end", lambda: not is_alive(pid))
-    asked = session.stream("units.state", name=NAME)
-    time.sleep(0.3)
-    os.kill(supervisor, signal.SIGCONT)
-    found = asked.result()
-    assert (found["state"], found["rc"]) == ("failed", -signal.SIGKILL)
-
-
-def test_it_starts_though_the_supervisor_of_before_is_still_on_its_way_out(
-    session: Session, tmp_path: Path
-) -> None:
-    start(session, "seconds=0", "exit=3")
-    until("giving up", lambda: not state(session)["supervised"])
-    folder = tmp_path / "profiles" / NAME / "server"
-    slow = f"exec 9>{folder}/supervisor.lock; flock 9; echo; exec sleep 60"
-    with subprocess.Popen(["sh", "-c", slow], stdout=subprocess.PIPE) as leaving:
-        assert leaving.stdout is not None and leaving.stdout.readline()
-        record = json.loads((folder / "record.json").read_text())
-        record["supervisor"] = identity(leaving.pid)
-        (folder / "record.json").write_text(json.dumps(record))
-        assert start(session)["state"] == "running"
 
 
 def test_a_second_start_is_refused(session: Session) -> None:

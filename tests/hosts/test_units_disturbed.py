@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from deployctl.agent.server import identity
 from deployctl.errors import RemoteError
 from deployctl.hosts.bundle import bundle
 from deployctl.hosts.local import LocalTransport
@@ -126,3 +128,35 @@ def test_a_journal_that_takes_nothing_takes_no_server_down(
         supervisor.terminate()
         assert supervisor.wait(60) == 0
     assert session.call("units.state", name=NAME)["state"] == "stopped"
+
+
+def test_an_end_that_has_just_come_is_told_with_its_status(
+    session: Session, tmp_path: Path
+) -> None:
+    pid = session.call("units.start", **words("exec sleep 60"))["pid"]
+    record = json.loads((tmp_path / "profiles" / NAME / "server" / "record.json").read_text())
+    supervisor = record["supervisor"]["pid"]
+    os.kill(supervisor, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_alive(pid))
+    asked = session.stream("units.state", name=NAME)
+    time.sleep(0.3)
+    os.kill(supervisor, signal.SIGCONT)
+    found = asked.result()
+    assert (found["state"], found["rc"]) == ("failed", -signal.SIGKILL)
+
+
+def test_it_starts_though_the_supervisor_of_before_is_still_on_its_way_out(
+    session: Session, tmp_path: Path
+) -> None:
+    session.call("units.start", **words("exit 3"))
+    until(lambda: not session.call("units.state", name=NAME)["supervised"])
+    folder = tmp_path / "profiles" / NAME / "server"
+    slow = f"exec 9>{folder}/supervisor.lock; flock 9; echo; exec sleep 60"
+    with subprocess.Popen(["sh", "-c", slow], stdout=subprocess.PIPE) as leaving:
+        assert leaving.stdout is not None and leaving.stdout.readline()
+        record = json.loads((folder / "record.json").read_text())
+        record["supervisor"] = identity(leaving.pid)
+        (folder / "record.json").write_text(json.dumps(record))
+        begun = session.call("units.start", **words("exec sleep 60"))
+        assert begun["state"] == "running"
