@@ -283,12 +283,14 @@ def test_a_program_that_hangs_is_left_after_its_time(
     said = tmp_path / "said"
 
     class Begun(subprocess.Popen[bytes]):
-        """Its time counts from when it has said something."""
+        """Its time counts from when it has said something, and it is given time to be killed."""
+
+        least = iter((0.0, 60.0))
 
         def wait(self, timeout: float | None = None) -> int:
             while not said.exists():
                 time.sleep(0.01)
-            return super().wait(timeout)
+            return super().wait(max(timeout or 0.0, next(self.least)))
 
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", Begun)
