@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -144,6 +147,23 @@ def test_a_start_that_hangs(start: Start) -> None:
     failure = start.refused()
     assert "it hangs in phase starting: 3 s without a log line or work" in failure.thing
     assert not is_alive(unit["pid"]) and start.state()["members"] == []
+
+
+def test_a_machine_that_stood_still_looks_again_before_it_is_a_hang(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    server = shlex.join([*STAND_IN, str(start.port), "generate"])
+    start.unit("sh", "-c", f"until [ -e {go} ]; do sleep 0.2; done; exec {server}")
+    start.hurry(completion="60s", stall="4s")
+
+    def overslept(seconds: float) -> None:
+        time.sleep(seconds if go.exists() else 5)
+        go.touch()
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=overslept)
+    monkeypatch.setattr("deployctl.steps.servers.readiness.time", clock)
+    assert start.prove()["completion"]["tokens"] == 4
 
 
 def test_silence_is_no_hang_while_it_works(tmp_path: Path) -> None:

@@ -132,6 +132,10 @@ class Readiness:
             if ready.limit is not None and now - self.began > ready.limit:
                 raise self._failure(f"not ready within {ready.limit:g} s, phase {phase}", unit)
             time.sleep(POLL)
+            # While this machine stood still, nobody looked: that is no silence of the server's.
+            overslept = time.monotonic() - now - POLL
+            self.looked += overslept
+            self.progressed += overslept
 
     def _healthy(self, unit: Mapping[str, Any]) -> bool:
         serve = self.profile.serve
