@@ -155,13 +155,15 @@ def test_a_machine_that_stood_still_looks_again_before_it_is_a_hang(
     go = tmp_path / "go"
     server = shlex.join([*STAND_IN, str(start.port), "generate"])
     start.unit("sh", "-c", f"until [ -e {go} ]; do sleep 0.2; done; exec {server}")
-    start.hurry(completion="60s", stall="4s")
+    stood_still = 0.0
 
     def overslept(seconds: float) -> None:
-        time.sleep(seconds if go.exists() else 5)
+        nonlocal stood_still
+        stood_still = 600.0
+        time.sleep(seconds)
         go.touch()
 
-    clock = SimpleNamespace(monotonic=time.monotonic, sleep=overslept)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still, sleep=overslept)
     monkeypatch.setattr("deployctl.steps.servers.readiness.time", clock)
     assert start.prove()["completion"]["tokens"] == 4
 
