@@ -64,7 +64,11 @@ def tree(version: str) -> Path:
         for path in fetched.rglob("*"):
             if path.is_file() and path.suffix != ".py":
                 path.unlink()
-        fetched.rename(kept)
+        try:
+            fetched.rename(kept)
+        except OSError:
+            if not kept.exists():  # another run was faster
+                raise
         shutil.rmtree(scratch)
     return kept
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from tests.hosts.lab.ports import free_port
 from tests.hosts.served.client import PollingClient
 
 from .conftest import Demo
@@ -37,11 +36,11 @@ def test_up_deploys_and_proves(deployed: Demo) -> None:
 
 
 def test_a_second_up_changes_nothing_in_one_round_trip(deployed: Demo) -> None:
-    began = time.monotonic()
+    assert deployed.first is not None
     again = deployed.up()
-    assert time.monotonic() - began < 10
     assert again.code == 0
     document = again.document
+    assert document["seconds"] < deployed.first.document["seconds"] / 2
     assert document["outcome"] == "unchanged"
     assert {step["status"] for step in document["hosts"][0]["steps"]} == {"unchanged"}
     assert document["hosts"][0]["round_trips"] == 1
@@ -67,8 +66,9 @@ def test_the_story_without_the_drafter_step(deployed: Demo) -> None:
     document = story.document
     # Served without a gap but for the switch and the way back, and both are in the report.
     gaps = document["hosts"][0]["gaps"]
-    assert len(client.gaps) == len(gaps) == 2
-    assert all(seen <= told for seen, told in zip(client.gaps, gaps, strict=True))
+    outages = [gap for gap in client.gaps if gap]  # not a single answer that came late
+    assert len(outages) == len(gaps) == 2
+    assert all(seen <= told for seen, told in zip(outages, gaps, strict=True))
     assert document["outcome"] == "rolled-back"
     measured = story.step("acceptance")
     assert measured["status"] == "failed"
@@ -90,7 +90,7 @@ def test_the_story_on_a_fresh_host_exits_9(
     root.mkdir()
     # The build is not what this is about: the proven environment is lent.
     (root / "environments").symlink_to(deployed.root / "environments")
-    fresh = Demo(root, deployed.port + 1, place / "state")
+    fresh = Demo(root, free_port(), place / "state")
     beside = deployed.run("status", "--json").document["hosts"][0]["pid"]
     try:
         story = fresh.up("--skip", "drafter")

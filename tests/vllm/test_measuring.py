@@ -26,11 +26,12 @@ from deployctl.vllm.acceptance.counts import (
     per_position_rates,
 )
 from deployctl.vllm.acceptance.judgement import Gate
-from deployctl.vllm.acceptance.measurement import Measured, Protocol, measure
-from deployctl.vllm.acceptance.metrics import parse
+from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
+from deployctl.vllm.acceptance.metrics import in_flight, parse
 from deployctl.vllm.asking import prompt_sets, requests
 from deployctl.vllm.asking.client import Client, Request, RequestFailed
 from tests.hosts.lab.ports import free_port
+from tests.hosts.test_units import until
 from tests.vllm.conftest import Demo, Served
 
 pytestmark = pytest.mark.vllm
@@ -45,11 +46,16 @@ LOG_PERIOD = 10.0
 def run(url: str, *argv: str) -> tuple[int, dict[str, Any]]:
     """deployctl on a server's URL: exit code and evidence."""
     command = [sys.executable, "-m", "deployctl", *argv, "--url", url, "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     return done.returncode, json.loads(done.stdout)
 
 
-def measured(client: Client, prompts: str, count: int) -> Measured:
+def measured(
+    client: Client,
+    prompts: str,
+    count: int,
+    progress: Progress = lambda done, limit, counts: None,
+) -> Measured:
     """A measurement of so many prompts that never ends early."""
     asked = Protocol(
         "tiny",
@@ -58,11 +64,11 @@ def measured(client: Client, prompts: str, count: int) -> Measured:
         400,
         0.0,
         None,
-        60.0,
+        300.0,
         Gate(min_drafts=10**9),
         0,
     )
-    return measure(client, asked, lambda done, limit, counts: None)
+    return measure(client, asked, progress)
 
 
 def test_the_pair_reaches_what_its_card_says(served: Served) -> None:
@@ -83,10 +89,11 @@ def test_a_floor_out_of_reach_fails_early(served: Served) -> None:
 def test_the_formulas_agree_with_the_servers_own_log(deployed: Demo, served: Served) -> None:
     """The same requests, counted by us and printed by the server: equal to the last digit."""
     with Client(served.url) as client:
-        for _ in range(4):
+        # The slower the machine, the fewer of them fit between two lines.
+        for prompts in (6, 6, 4, 2, 1):
             log_until_it_has_everything(deployed, client)
             before = len(log_windows(deployed))
-            counts = measured(client, "chat", 6).counts
+            counts = measured(client, "chat", prompts).counts
             log_until_it_has_everything(deployed, client)
             ours = log_windows(deployed)[before:]
             if len(ours) == 1:
@@ -105,7 +112,7 @@ def log_windows(demo: Demo) -> list[Window]:
 
 def log_until_it_has_everything(demo: Demo, client: Client) -> None:
     """Wait until every counted draft has been logged: nothing is left over for a later line."""
-    deadline = time.monotonic() + 4 * LOG_PERIOD
+    deadline = time.monotonic() + 12 * LOG_PERIOD
     while True:
         spec = parse(client.metrics()).spec
         assert spec is not None
@@ -151,7 +158,7 @@ def test_smoke_in_every_way_of_asking(served: Served) -> None:
                 prompt="Write a Python stack class and explain it.",
                 stream=True,
                 max_tokens=300,
-                check=SmokeCheck(contains=["class Stack"], max_ttft=30, min_tokens_per_second=1),
+                check=SmokeCheck(contains=["class Stack"], max_ttft=120, min_tokens_per_second=1),
             ),
             SmokeRequest(
                 name="long",
@@ -185,15 +192,29 @@ def test_smoke_says_what_is_wrong(served: Served) -> None:
 
 
 def test_other_traffic_is_noticed(served: Served) -> None:
-    """A request of somebody else runs while ours are counted."""
+    """Requests of somebody else run while the first three of ours are counted."""
     count = requests.chat("tiny", requests.user("Count from 1 to 40."), 600)
-    foreign = Request({**count, "ignore_eos": True}, 60.0)
+    foreign = Request({**count, "ignore_eos": True}, 300.0)
+    enough = threading.Event()
     with Client(served.url) as client, Client(served.url) as other:
-        beside = threading.Thread(target=other.send, args=(foreign,))
+
+        def ask_on() -> None:
+            while not enough.is_set():
+                other.send(foreign)
+
+        def after(done: int, limit: int, counts: Counts) -> None:
+            if done == 3:
+                enough.set()
+                beside.join()
+
+        beside = threading.Thread(target=ask_on)
         beside.start()
-        taken = measured(client, "code", 6)
+        until("the other's request runs", lambda: in_flight(client.metrics()), 60)
+        taken = measured(client, "code", 6, after)
+        enough.set()
         beside.join()
-    assert taken.left_out >= 1
+    # The end of the last one may fall into the time of our fourth.
+    assert 1 <= taken.left_out <= 4
     assert taken.foreign_tokens > 0
     assert len(taken.samples) == 6 - taken.left_out
 
