@@ -30,7 +30,8 @@ class Channel(Protocol):
         """How it ended; called after `receive` returned nothing."""
 
     def close(self) -> None:
-        """End the channel at once; `receive` returns empty in whichever thread waits in it."""
+        """End the program by the end of its input, or the channel where that takes some seconds;
+        `receive` returns empty in whichever thread waits in it."""
 
 
 class Transport(Protocol):
