@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -42,9 +43,10 @@ class Elsewhere:
         return Ended(process.returncode, out, err)
 
     def start(self, *argv: str) -> subprocess.Popen[str]:
-        """The command, running."""
+        """The command, running; it waits for an agent that is about to leave."""
+        more = ["--profile", str(self.file), "--json", "--lock-wait", "2m"]
         return subprocess.Popen(
-            [sys.executable, "-m", "deployctl", *argv, "--profile", str(self.file), "--json"],
+            [sys.executable, "-m", "deployctl", *argv, *more],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -94,7 +96,7 @@ def test_over_ssh_though_the_session_is_killed_in_mid_build(
     elsewhere = Elsewhere(tmp_path, host, serve={"port": free_port()})
     first = elsewhere.start("up")
     log = wait_for(lambda: next(root.glob("jobs/build-*/log"), None))
-    wait_for(lambda: "uv venv" in log.read_text())
+    wait_for(lambda: "uv venv" in log.read_text(errors="replace"))
     for pid in sshd.sessions():
         processes.send(pid, signal.SIGKILL)
     out, _ = first.communicate(timeout=LIMIT)
@@ -103,11 +105,22 @@ def test_over_ssh_though_the_session_is_killed_in_mid_build(
     assert "the connection to the agent ended" in lost.document["hosts"][0]["error"]["what"]
     with elsewhere.up() as ended:
         proven(ended, deployed.first)
-        assert log.read_text().count("uv venv") == 1
+        assert log.read_text(errors="replace").count("uv venv") == 1
         assert len(list(root.glob("jobs/*"))) == 1
+        wait_for(lambda: is_free(root / "profiles" / "elsewhere" / "lock"))
         again = elsewhere.run("up")
         assert again.document["outcome"] == "unchanged"
         assert again.document["hosts"][0]["round_trips"] == 1
+
+
+def is_free(lock: Path) -> bool:
+    """Whether nobody holds it: an agent leaves when it hears that we have."""
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def wait_for(look: Callable[[], T | None]) -> T:

@@ -19,8 +19,10 @@ def test_there_and_back(deployed: Demo) -> None:
     assert other.code == 0, other.err
     (host,) = other.document["hosts"]
     assert host["release"] != good
-    assert len(client.gaps) == len(host["gaps"]) == 1
-    assert client.gaps[0] <= host["gaps"][0] == host["without_service"]
+    # A single question without an answer in time is a busy machine's, and no outage.
+    (outage,) = (gap for gap in client.gaps if gap)
+    (told,) = host["gaps"]
+    assert outage <= told == host["without_service"]
     back = deployed.run("rollback", "--json")
     assert back.code == 0, back.err
     assert back.document["hosts"][0]["release"] == good

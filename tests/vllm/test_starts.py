@@ -176,8 +176,10 @@ def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
     tmp_path: Path, environment: Path, victim: str
 ) -> None:
     with bench(tmp_path, environment, profile(free_port())) as made:
+        began = time.monotonic()
         launch(made)
         ready(made)
+        start = time.monotonic() - began
         # As after a failure too many: no restart, so that what is left can be looked at.
         (tmp_path / "profiles" / "toy" / "server" / "kept").unlink()
         members = unit(made)["members"]
@@ -185,11 +187,11 @@ def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
         began = time.monotonic()
         os.kill(next(m["pid"] for m in members if m["comm"] == victim), signal.SIGKILL)
         over = ("failed", "exited")
-        ended = until("the end", lambda: u if (u := unit(made))["state"] in over else None, 20)
-        assert time.monotonic() - began < 15
+        ended = until("the end", lambda: u if (u := unit(made))["state"] in over else None, 120)
+        assert time.monotonic() - began < 15 + start
         # An engine's death ends the API server with status 0: a failure all the same.
         assert ended["state"] == ("failed" if victim == "vllm" else "exited")
-        until("nobody left", lambda: not unit(made)["members"])
+        until("nobody left", lambda: not unit(made)["members"], 60)
         assert not any(is_alive(m["pid"]) for m in members)
 
 
