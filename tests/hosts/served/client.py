@@ -10,9 +10,9 @@ from collections.abc import Callable
 from deployctl.engine.events import Event, Listener, StepStarted
 
 STEP = 0.02
-SILENT = 100
-"""Steps without a byte after which an answer is none. Counted, not timed: while the machine stands
-still, no client waits."""
+SILENT = 3000
+"""Steps without a byte after which an answer is none: a server that is slow serves all the same.
+Counted, not timed: while the machine stands still, no client waits."""
 REQUEST = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 GIVEN_UP = 120.0
 """Seconds for a look."""
@@ -24,7 +24,8 @@ class PollingClient:
     `gaps` lists its outages, each from when the first question was refused to when the last one
     was asked: so long nothing served for certain, however late the client was to notice that it
     began and that it is over. An outage of which the client was told too late is not in it: let
-    what is measured wait for a `look` where one is to be seen.
+    what is measured wait for a `look` where one is to be seen. One that it is in when it is left is
+    followed to its end.
     """
 
     def __init__(self, port: int) -> None:
@@ -33,6 +34,8 @@ class PollingClient:
         self._thread = threading.Thread(target=self._ask, daemon=True)
         self._asked = threading.Condition()
         self._questions = 0
+        self._refused: float | None = None
+        """When the outage that it is in was noticed."""
         self.gaps: list[float] = []
         self.answers = 0
 
@@ -42,8 +45,11 @@ class PollingClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        until = time.monotonic() + GIVEN_UP
         if kind is None:
             self.look()
+            while self._refused is not None and time.monotonic() < until:
+                self.look()
         self._over.set()
         self._thread.join()
 
@@ -74,17 +80,16 @@ class PollingClient:
         return looked
 
     def _ask(self) -> None:
-        refused: float | None = None
         last = 0.0
         while not self._over.wait(STEP):
             asked = time.monotonic()
             if self._answers():
-                if refused is not None:
-                    self.gaps.append(max(0.0, last - refused))
-                    refused = None
+                if self._refused is not None:
+                    self.gaps.append(max(0.0, last - self._refused))
+                    self._refused = None
                 self.answers += 1
             else:
-                refused, last = refused or time.monotonic(), asked
+                self._refused, last = self._refused or time.monotonic(), asked
             with self._asked:
                 self._questions += 1
                 self._asked.notify_all()
