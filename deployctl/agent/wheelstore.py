@@ -53,9 +53,13 @@ def wheels(call: Call) -> List[Dict[str, Any]]:
             continue
         folder = os.path.dirname(path)
         wheel = os.path.join(folder, record["wheel"])
-        whole = os.path.isfile(wheel) and os.path.getsize(wheel) == record["size"]
+        try:
+            size, used = os.path.getsize(wheel), os.path.getatime(wheel)
+        except FileNotFoundError:
+            size, used = -1, 0.0
+        whole = size == record["size"]
         record.update(key=os.path.basename(folder), path=wheel, whole=whole)
-        record["used"] = max(record["built"], os.path.getatime(wheel) if whole else 0)
+        record["used"] = max(record["built"], used if whole else 0)
         found.append(record)
     return found
 
@@ -72,10 +76,13 @@ def prune_wheels(call: Call, limit: int, keep: List[str]) -> Dict[str, Any]:
         if record["key"] in keep:
             continue
         folder = os.path.dirname(record["path"])
-        # Without its record it is no wheel any more, wherever the removal is cut off.
-        os.unlink(os.path.join(folder, RECORD))
-        shutil.rmtree(folder)
         size -= record["size"]
+        try:
+            # Without its record it is no wheel any more, wherever the removal is cut off.
+            os.unlink(os.path.join(folder, RECORD))
+        except FileNotFoundError:
+            continue  # somebody else is removing it
+        shutil.rmtree(folder)
         removed.append(record["key"])
     return {"removed": removed, "size": size}
 
