@@ -111,7 +111,7 @@ def start(
     }
     with unit.alone():
         now = state(call, name)
-        if now["state"] in ("exited", "failed", "stopped") and now["supervised"]:
+        if now["state"] in ENDED and now["supervised"]:
             # The last one's supervisor is on its way out; until then it keeps the next one out.
             _end_supervisor(unit.record((unit.spec() or {}).get("serial")), grace)
             now = state(call, name)
@@ -119,8 +119,6 @@ def start(
             raise AgentError("running", "unit %s runs already, pid %s" % (name, now["pid"]), now)
         if call.cancelled.is_set():
             raise AgentError("cancelled", "the start of unit %s was given up" % name)
-        # The supervisor of before may be on its way out, and keeps the next one from beginning.
-        _end_supervisor(unit.record((unit.spec() or {}).get("serial")), 0.0)
         _write(unit, spec, secrets)
         _supervise(call, unit, spec)
         return _await_start(call, unit, str(spec["serial"]))

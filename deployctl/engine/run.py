@@ -29,7 +29,7 @@ from deployctl.steps.interface import Deployment, Step
 
 def new_run(began: datetime) -> str:
     """A run's id: sortable by time, to the microsecond; unique enough for many controllers."""
-    return f"{began:%Y%m%dT%H%M%SZ}-{began.microsecond:05x}{secrets.randbelow(16):x}"
+    return f"{began:%Y%m%dT%H%M%SZ}-{began.microsecond:05x}{secrets.token_hex(2)}"
 
 
 def deployments(profile: Profile, playbook: Playbook, options: Options) -> list[Deployment]:
