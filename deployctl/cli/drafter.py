@@ -37,8 +37,8 @@ Assignments = Annotated[list[str], typer.Argument(metavar="[FILE] KEY=VALUE...")
 
 
 NEXT_START = (
-    "what runs has read its config already: the next start reads this one, and the next "
-    "deployctl up puts the profile's values back"
+    "a server that runs has read its config already: its supervisor would start it again with "
+    "this one, and the next deployctl up puts the profile's values back"
 )
 
 

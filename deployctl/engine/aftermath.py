@@ -55,8 +55,10 @@ def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interru
 def goes_on(work: Work) -> str:
     """What to do after an interrupt: a job goes on by itself, to be taken up or ended."""
     last = work.record.steps[-1].step if work.record.steps else ""
-    if last != "build":
+    if last == "fetch":
         return "run again to go on: a download goes on there and is taken up"
+    if last != "build":
+        return "run again to go on"
     job = job_id(work.release.environment_key)
     return (
         "run again to go on: the build goes on there and is taken up "

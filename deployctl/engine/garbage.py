@@ -109,7 +109,7 @@ def _host(
     takes = [lock.take(name, f"gc-{profile}") for name in sorted({*names, profile})]
     for answer in connected.session.ask(takes):
         if isinstance(answer, RemoteError):
-            raise lock.held(host.name, answer) if answer.kind == "locked" else answer
+            raise lock.held(host.name, answer, waits=False) if answer.kind == "locked" else answer
     found = doomed(connected.session.call("garbage.inventory"), profile, keep)
     removed: list[dict[str, Any]] = []
     for one in found:

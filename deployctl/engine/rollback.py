@@ -48,4 +48,4 @@ def resolve(profile: str, releases: Mapping[str, Any], named: str) -> str:
         return str(matching[0])
     known = ", ".join(complete) or "none"
     what = f"{len(matching)} releases begin with {named}" if matching else f"no release {named}"
-    raise UsageError(f"profile {profile}: {what}", next=f"its complete releases: {known}")
+    raise UsageError(f"profile {profile}: {what}", next=f"releases to name: {known}")

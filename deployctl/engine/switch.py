@@ -71,6 +71,7 @@ def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "")
 
 def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -> bool:
     """Whether a failure leads back: the serving release was touched, or is not the current one.
+    A run that only asks what serves (it has no step that switches) takes nothing away.
 
     `astray` says that a run which died has left something else than the current release.
     """
@@ -80,6 +81,8 @@ def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -
     if not manifest_of(work, str(current)):
         return False
     phases = {p.step.name: p.step.phase for p in plan.steps}
+    if "switch" not in phases.values():
+        return False
     reached = [
         s for s in work.record.steps if s.attempted and s.status in ("changed", "failed", "unknown")
     ]

@@ -94,7 +94,8 @@ class AcceptanceStep(Step):
             for cause in found["diagnosis"]
             if cause["result"] != "ruled out"
         )
-        where = "read the diagnosis on the report's page: deployctl report --open"
+        part = "the diagnosis on" if found["diagnosis"] else "its figures on"
+        where = f"read {part} the report's page: deployctl report --open"
         return AcceptanceFailed(host, self.name, said, why, where, found)
 
 

@@ -105,8 +105,8 @@ def one_process(step: Step, context: Context) -> Iterator[Evidence]:
 def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
     """What a drifted config.json means, and what to do about it."""
     return (
-        f"{config['path']} drifted: it is not what the server was launched with, and the next "
-        f"start would be refused; mend it: deployctl up --profile {profile}"
+        f"{config['path']} drifted: it is not what the server was launched with, and its "
+        f"supervisor would start it again with this one; mend it: deployctl up --profile {profile}"
     )
 
 

@@ -125,6 +125,17 @@ def test_the_last_hooks_run_where_the_host_is_not_reached(
     assert (tmp_path / "told").exists()
 
 
+def test_a_gate_alone_takes_nothing_away(served: ServedHost) -> None:
+    """Although what serves fails it, and a proven release is there to go back to."""
+    served.up()
+    kept = served.up(STALE, keep_failed=True).hosts[0].release
+    pid = served.unit()["pid"]
+    asked = served.up(STALE, playbook="smoke", check_gates=True)
+    assert (asked.outcome, asked.exit_code) == ("failed", 9)
+    assert not asked.hosts[0].restored and asked.hosts[0].without_service is None
+    assert (served.unit()["release"], served.unit()["pid"]) == (kept, pid)
+
+
 def test_gates_are_asked_of_what_runs_and_credited_to_it(served: ServedHost) -> None:
     good = served.up().hosts[0].release
     bad = served.up(STALE, keep_failed=True).hosts[0].release
