@@ -17,12 +17,17 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def listing(profile: Profile) -> dict[str, Any]:
-    """Every kept wheel of each of the profile's hosts, with the profiles that use it."""
+    """Every kept wheel of each of the profile's hosts, with the profiles that use it, and the jobs
+    (builds, downloads) that run there."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         kept = connected.session.call("environment.wheels")
         used = users(connected.session)
-        return {"wheels": [{**wheel, "used_by": used.get(wheel["key"], [])} for wheel in kept]}
+        jobs = connected.session.call("jobs.listing")
+        return {
+            "wheels": [{**wheel, "used_by": used.get(wheel["key"], [])} for wheel in kept],
+            "running": [str(job["id"]) for job in jobs if job["state"] == "running"],
+        }
 
     return {"schema": SCHEMA, "hosts": each_host(profile, look)}
 

@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 def wheel_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Every kept wheel, with who uses it."""
+    """Every kept wheel, with who uses it, and the jobs that run."""
     return unreached.each(document, _wheels)
 
 
@@ -22,6 +22,8 @@ def _wheels(host: Mapping[str, Any]) -> Iterator[str]:
         whole = "" if wheel["whole"] else ", damaged"
         what = f"{wheel['key']}  {str(wheel['commit'])[:12]}  {wheel['strategy']}"
         yield f"  {what}  {wheel['size'] / MIB:.1f} MiB  {used}{whole}"
+    for job in host["running"]:
+        yield f"  {job}  runs"
 
 
 def pruned_lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from deployctl.agent import jobs
 from deployctl.agent.interface import Call
-from deployctl.engine import running_jobs
+from deployctl.engine import running_jobs, wheels
 from deployctl.errors import UsageError
 from deployctl.report import builds
 from tests.hosts.lab.namespaces import wait_for
@@ -22,6 +22,11 @@ def test_a_job_is_stopped_by_its_name(served: ServedHost) -> None:
     with pytest.raises(UsageError) as unknown:
         running_jobs.stop(served.profile(), "build-three")
     assert unknown.value.next == "jobs that run: build-one, build-two"
+    assert list(builds.wheel_lines(wheels.listing(served.profile()))) == [
+        "here: 0 wheels kept",
+        "  build-one  runs",
+        "  build-two  runs",
+    ]
     with served.start("build", "--stop", "build-one") as asked:
         told = asked.output()
     assert (asked.returncode, told) == (0, "here: build-one: stopped\n")
