@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
 def build(
     profile: options.Profile,
     listed: Annotated[
-        bool, typer.Option("--list", help="List the wheels that hosts keep and the jobs that run there.")
+        bool,
+        typer.Option("--list", help="List the wheels that hosts keep and the jobs that run there."),
     ] = False,
     prune: Annotated[
         str | None,
