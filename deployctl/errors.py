@@ -49,6 +49,10 @@ class DeployError(Exception):
     def __str__(self) -> str:
         return "\n".join(line for line in (self.what, self.why, self.next) if line)
 
+    def parts(self) -> dict[str, str]:
+        """Its three lines, for a document."""
+        return {"what": self.what, "why": self.why, "next": self.next}
+
 
 class UsageError(DeployError):
     """The command line asks for something that does not exist or contradicts itself."""

@@ -62,6 +62,6 @@ def refused(profile: str | None, error: DeployError) -> dict[str, Any]:
         "profile": profile,
         "outcome": "failed",
         "exit_code": error.exit_code,
-        "error": {"what": error.what, "why": error.why, "next": error.next},
+        "error": error.parts(),
         "hosts": [],
     }

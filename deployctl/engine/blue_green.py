@@ -21,6 +21,7 @@ from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.launch import ALWAYS
+from deployctl.steps.servers.process import strangers
 from deployctl.vllm.acceptance.metrics import Unreadable, in_flight
 
 CURRENT = "current"
@@ -237,9 +238,7 @@ class BlueGreenRun:
         """Raise where somebody else holds the front's port, before anything makes way for it."""
         profile = self.whole.wanted.profile
         port, unit = profile.serve.port, connected.session.call("units.state", name=profile.name)
-        ours = {member["pid"] for member in unit["members"]}
-        found = connected.session.call("network.listener", port=port)
-        others = [holder for holder in found["holders"] if holder["pid"] not in ours]
+        others = strangers(connected.session.call("network.listener", port=port), unit)
         if others:
             raise HostError(
                 self.whole.record.host,

@@ -8,7 +8,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.connect import Connected, connect
-from deployctl.errors import DeployError, HostError, LockHeld
+from deployctl.errors import HostError, LockHeld
 
 Look = Callable[[HostSettings, Connected], Mapping[str, Any]]
 
@@ -27,15 +27,6 @@ def each_host(profile: Profile, look: Look, *, alone: bool = False) -> list[dict
         except (HostError, LockHeld) as error:
             if len(profile.hosts) == 1 and not alone:
                 raise
-            found.append({"host": host.name, "error": told(error)})
+            told = {**error.parts(), "exit_code": error.exit_code}
+            found.append({"host": host.name, "error": told})
     return found
-
-
-def told(error: DeployError) -> dict[str, Any]:
-    """A host's failure in a document that has others too."""
-    return {
-        "what": error.what,
-        "why": error.why,
-        "next": error.next,
-        "exit_code": error.exit_code,
-    }

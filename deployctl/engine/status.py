@@ -54,7 +54,7 @@ def survey(profile: Profile) -> dict[str, Any]:
         serving = slots.serving(connected.session, profile)
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
-        found = {**_host(host, answers), "unit": serving.name}
+        found = {**_host(answers), "unit": serving.name}
         return _with_front(found, answers) if slots.blue_green(profile) else found
 
     hosts = [{**UNREACHED, **host} for host in each_host(profile, look, alone=True)]
@@ -79,7 +79,7 @@ def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
     return {**found, "front": front, "healthy": healthy}
 
 
-def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
+def _host(answers: Answers) -> dict[str, Any]:
     unit, health = answers.get("unit") or {"state": "unknown"}, answers.get("health")
     releases = answers.get("releases") or {}
     current, serving = releases.get("current"), unit.get("release")
@@ -91,7 +91,6 @@ def _host(host: HostSettings, answers: Answers) -> dict[str, Any]:
     other = runs and serving != current
     gates = _gates(ledger, judged, (manifests.get(judged) or {}).get("evidence", {}))
     return {
-        "host": host.name,
         "current": current,
         "previous": releases.get("previous"),
         "serving": serving if runs else None,

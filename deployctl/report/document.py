@@ -65,7 +65,7 @@ def _step(step: StepRecord) -> dict[str, Any]:
     if step.changes:
         document["changes"] = [_change(change) for change in step.changes]
     if step.error is not None:
-        document["error"] = _error(step.error)
+        document["error"] = step.error.parts()
     return document
 
 
@@ -74,9 +74,7 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def _error(error: DeployError | None) -> dict[str, str] | None:
-    if error is None:
-        return None
-    return {"what": error.what, "why": error.why, "next": error.next}
+    return None if error is None else error.parts()
 
 
 def plan(profile: str, playbook: str, surveyed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from deployctl.steps.interface import (
     Unknown,
 )
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers.process import strangers
 
 ROUNDS = 3
 """How often what comes back is stopped again."""
@@ -225,8 +226,7 @@ class CleanStep(Step):
         port = context.wanted.profile.serve.port
         listener = context.session.call("network.listener", port=port)
         unit = context.session.call("units.state", name=context.wanted.profile.name)
-        members = {member["pid"] for member in unit["members"]}
-        others = [h for h in listener["holders"] if h["pid"] not in members]
+        others = strangers(listener, unit)
         evidence["port"] = {"port": port, "listening": listener["listening"], "holders": others}
         if listener["listening"] and (others or not listener["holders"]):
             who = ", ".join(f"PID {h['pid']} {h['command'] or h['comm']!r}" for h in others)

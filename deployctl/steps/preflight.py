@@ -19,6 +19,7 @@ from deployctl.steps.interface import (
     Unanswered,
 )
 from deployctl.steps.servers import left_slots
+from deployctl.steps.servers.process import strangers
 
 GIB = 1 << 30
 DISK_NEEDED = {"cuda": 20 * GIB, "cpu": 5 * GIB, "empty": 2 * GIB}
@@ -134,11 +135,8 @@ def port(wanted: Deployment, answers: Answers) -> Finding:
     listener = answers["port"]
     if not listener["listening"]:
         return _free_port(number, listener.get("outgoing"))
-    members = (answers.get("unit") or {}).get("members") or ()
-    ours = {member["pid"] for member in members}
     holders = listener["holders"]
-    # Its server may have begun a child between the two looks.
-    if holders and all({holder["pid"], holder["parent"]} & ours for holder in holders):
+    if holders and not strangers(listener, answers.get("unit") or {}):
         return Finding("port", "ok", "held by this profile's unit", "free")
     who = ", ".join(f"PID {h['pid']} ({h['command'] or h['comm']})" for h in holders)
     who = who or f"nobody visible: {listener.get('unknown') or 'no process of this machine'}"

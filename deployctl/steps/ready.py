@@ -18,8 +18,8 @@ from deployctl.steps.interface import (
     Step,
 )
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers.process import was_proven
-from deployctl.steps.servers.readiness import Readiness, reachable, strangers
+from deployctl.steps.servers.process import strangers, was_proven
+from deployctl.steps.servers.readiness import Readiness, reachable
 
 
 class ReadyStep(Step):

@@ -57,3 +57,13 @@ def _config_digest(wanted: Deployment, answers: Answers) -> str | None:
     manifest = answers["releases"]["releases"].get(release_paths(wanted, answers).release)
     sealed: str | None = (manifest or {}).get("drafter_config")
     return sealed
+
+
+def strangers(port: Mapping[str, Any], unit: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Who holds the port without belonging to the unit. A child that a member has begun since the
+    unit was looked at belongs to it."""
+    members = unit.get("members") or ()
+    ours = {(m["pid"], m["start"]) for m in members}
+    parents = {m["pid"] for m in members}
+    others = [h for h in port["holders"] if (h["pid"], h["start"]) not in ours]
+    return [h for h in others if h["parent"] not in parents]

@@ -11,7 +11,7 @@ from deployctl.hosts.session import Call
 from deployctl.steps.interface import Context, Step
 from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
-from deployctl.steps.servers.process import identity
+from deployctl.steps.servers.process import identity, strangers
 from deployctl.vllm.asking.client import Request, RequestFailed
 from deployctl.vllm.serving.failures import explain
 from deployctl.vllm.serving.startup import Startup
@@ -30,15 +30,6 @@ def reachable(host: str) -> str:
     """An address, as an URL has it, at which the host itself reaches what listens on `host`."""
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{address}]" if ":" in address else address
-
-
-def strangers(port: Mapping[str, Any], unit: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Who holds the port without belonging to the unit. A child that a member has begun since the
-    unit was looked at belongs to it."""
-    ours = {(m["pid"], m["start"]) for m in unit["members"]}
-    parents = {m["pid"] for m in unit["members"]}
-    others = [h for h in port["holders"] if (h["pid"], h["start"]) not in ours]
-    return [h for h in others if h["parent"] not in parents]
 
 
 class Readiness:

@@ -105,7 +105,8 @@ def test_memory_that_our_own_unit_holds_will_be_free() -> None:
     assert verdicts(plan(wanted(), tools=tools, unit=unit))["memory"] == "warning"
 
 
-HOLDER = {"pid": 7, "parent": 1, "comm": "python", "command": "python -m http.server"}
+COMMAND = "python -m http.server"
+HOLDER = {"pid": 7, "start": 70, "parent": 1, "comm": "python", "command": COMMAND}
 
 
 def test_a_port_is_ours_or_its_holder_is_named() -> None:

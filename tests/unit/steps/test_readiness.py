@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployctl.steps.servers.readiness import strangers
+from deployctl.steps.servers.process import strangers
 
 
 def process(pid: int, start: int, parent: int) -> dict[str, Any]:
