@@ -23,33 +23,34 @@ import time
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, List, Sequence, TextIO
 
-from .interface import AgentError, Call
-from .records import boot_id
+from .core.atomic_files import boot_id
+from .core.interface import AgentError, Call
 
-FAMILIES = (
-    "environment",
-    "files",
-    "garbage",
-    "gpu",
-    "hooks",
-    "hub",
-    "jobs",
-    "marks",
-    "models",
-    "modules",
-    "network",
-    "passthrough",
-    "processes",
-    "releases",
-    "units",
-)
+FAMILIES = {
+    "environment": "build",
+    "files": "store",
+    "garbage": "store",
+    "gpu": "gpu",
+    "hooks": "core",
+    "hub": "store",
+    "jobs": "supervision",
+    "release_status": "store",
+    "models": "store",
+    "modules": "core",
+    "network": "network",
+    "passthrough": "gpu",
+    "processes": "processes",
+    "releases": "store",
+    "units": "supervision",
+}
+"""Each family of operations by the package that has it."""
 
 
 def operations() -> Dict[str, Callable[..., Any]]:
     """Every operation by its full name; a family lists its own in `OPERATIONS`."""
     found: Dict[str, Callable[..., Any]] = {}
-    for family in FAMILIES:
-        module = importlib.import_module("." + family, __package__)
+    for family, room in FAMILIES.items():
+        module = importlib.import_module("." + room + "." + family, __package__)
         for function in module.OPERATIONS:
             found[family + "." + function.__name__] = function
     return found
@@ -187,19 +188,19 @@ def serve(
 def main(argv: Sequence[str]) -> int:
     """Entry of the zip file when a job or a server is supervised rather than asked."""
     if argv[:1] == ["supervise"]:
-        from .supervisor import supervise
+        from .supervision.supervisor import supervise
 
         return supervise(argv[1])
     if argv[:1] == ["chore"]:
-        from .chores import main as chore
+        from .build.build_tasks import main as chore
 
         return chore(argv[1:])
     if argv[:1] == ["server"]:
-        from . import server
+        from .supervision import server
 
         return server.supervise(argv[1])
     if argv[:1] == ["front"]:
-        from . import front
+        from .network import front
 
         return front.serve(argv[1])
     print("usage: supervise DIRECTORY | chore NAME ARGUMENT… | server DIRECTORY", file=sys.stderr)

@@ -48,7 +48,8 @@ def build(
             as_json=as_json,
             quiet=quiet,
         )
-    from deployctl.engine import running_jobs, wheels
+    from deployctl.engine.inspect import running_jobs
+    from deployctl.engine.ledger import wheels
     from deployctl.report import builds
 
     loaded = running.load(profile, sets, hosts)

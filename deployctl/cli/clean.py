@@ -64,7 +64,7 @@ def doctor(
     as_json: options.Json = False,
 ) -> None:
     """Examine the profile's hosts: disk, memory, port, tools, and the whole way to the GPU."""
-    from deployctl.engine.doctor import examine
+    from deployctl.engine.inspect.doctor import examine
     from deployctl.errors import StagingFailed, Undecided
     from deployctl.report import findings
 
@@ -78,8 +78,8 @@ def doctor(
 def _plan(
     name: str, chosen: dict[str, Any], sets: list[str], hosts: list[str], as_json: bool
 ) -> None:
-    from deployctl.engine.options import Options
-    from deployctl.engine.run import survey
+    from deployctl.engine.run.coordinator import survey
+    from deployctl.engine.run.options import Options
     from deployctl.report import document, summary
     from deployctl.report.holders import lines
 

@@ -118,8 +118,8 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Show what `up` would change and why; touch nothing."""
-    from deployctl.engine.options import Options
-    from deployctl.engine.run import survey
+    from deployctl.engine.run.coordinator import survey
+    from deployctl.engine.run.options import Options
     from deployctl.report import document, summary
 
     loaded = running.load(profile, sets, hosts)

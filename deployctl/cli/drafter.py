@@ -16,7 +16,7 @@ from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
     from deployctl.config.profile import Profile as Settings
-    from deployctl.engine.drafters import InUse
+    from deployctl.engine.inspect.drafters import InUse
 
 app = Commands(
     cls=Group,
@@ -133,7 +133,7 @@ def check(
 ) -> None:
     """Whether the config can work with its target, and is as the profile wants it (exit 6 where
     a check fails)."""
-    from deployctl.engine import drafters
+    from deployctl.engine.inspect import drafters
 
     given = _given(context, profile, sets, hosts, as_json)
     if file is not None:
@@ -170,7 +170,7 @@ def set_keys(
     On hosts it changes what the current release reads at its next start; the next `up` puts the
     profile's own values back.
     """
-    from deployctl.engine import drafters
+    from deployctl.engine.inspect import drafters
 
     given = _given(context, profile, sets, hosts, as_json)
     loaded = given.load()
@@ -235,7 +235,7 @@ def _given(
 
 
 def _subjects(file: Path | None, given: _Given) -> list[InUse]:
-    from deployctl.engine import drafters
+    from deployctl.engine.inspect import drafters
 
     if file is not None:
         return [drafters.in_file(file, given.overrides())]

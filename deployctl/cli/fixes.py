@@ -27,7 +27,7 @@ def fixes(
     as_json: options.Json = False,
 ) -> None:
     """Say of each known defect whether it is mended in a vLLM, with file, line and what was run."""
-    from deployctl.engine import fixes as asking
+    from deployctl.engine.inspect import fixes as asking
     from deployctl.report import fixes as rendering
 
     if path is None and host is None:

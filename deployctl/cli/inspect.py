@@ -24,7 +24,7 @@ def status(
     as_json: options.Json = False,
 ) -> None:
     """What serves on each host, since when, and whether it is healthy now."""
-    from deployctl.engine.status import survey
+    from deployctl.engine.inspect.status import survey
     from deployctl.report.serving import status_lines
 
     document = survey(running.load(profile, sets, hosts))
@@ -46,7 +46,7 @@ def logs(
     ] = None,
 ) -> None:
     """The server's log, a job's, or that of a release that failed."""
-    from deployctl.engine.status import log
+    from deployctl.engine.inspect.status import log
 
     loaded = running.load(profile, sets, hosts)
     for text in log(loaded, lines=lines, follow=follow, job=job, release=release):
@@ -61,7 +61,7 @@ def history(
     as_json: options.Json = False,
 ) -> None:
     """The ledger: every run on each host, what it changed and how it ended."""
-    from deployctl.engine.status import ledger
+    from deployctl.engine.inspect.status import ledger
     from deployctl.report.serving import history_lines
 
     document = ledger(running.load(profile, sets, hosts), last)

@@ -15,7 +15,7 @@ from deployctl.cli import options, output, running
 from deployctl.errors import StepError, UsageError
 
 if TYPE_CHECKING:
-    from deployctl.vllm.asking.client import Client
+    from deployctl.vllm.client.client import Client
 
 Where = Annotated[
     str | None,
@@ -241,7 +241,7 @@ def _one_of(given: Mapping[str, object]) -> str:
 
 
 def _client(url: str, key_variable: str | None, ca_file: Path | None) -> Client:
-    from deployctl.vllm.asking.client import Client
+    from deployctl.vllm.client.client import Client
 
     key = None if key_variable is None else os.environ.get(key_variable)
     if key_variable is not None and not key:

@@ -78,7 +78,7 @@ def validate(
 ) -> None:
     """Check profiles without touching a host; without names, everything that can be named."""
     from deployctl.config import catalogue
-    from deployctl.engine.steps import STEPS
+    from deployctl.engine.run.steps import STEPS
     from deployctl.errors import ConfigError
 
     broken = 0

@@ -49,7 +49,7 @@ def diff(
     as_json: options.Json = False,
 ) -> None:
     """What differs between two releases: sources, packages, profile and figures."""
-    from deployctl.engine.compare import compare
+    from deployctl.engine.inspect.compare import compare
     from deployctl.report.releases import diff_lines
 
     document = compare(running.load(profile, sets, hosts), one, other)
@@ -68,7 +68,7 @@ def gc(
     as_json: options.Json = False,
 ) -> None:
     """Remove old and failed releases, and what no release of any profile refers to any more."""
-    from deployctl.engine.garbage import collect
+    from deployctl.engine.ledger.garbage import collect
     from deployctl.report.releases import gc_lines
 
     document = collect(running.load(profile, sets, hosts), keep, dry_run)

@@ -15,7 +15,7 @@ from deployctl.errors import UsageError
 if TYPE_CHECKING:
     from deployctl.config.playbook import Playbook
     from deployctl.config.profile import Profile
-    from deployctl.engine.plan import HostPlan
+    from deployctl.engine.run.plan import HostPlan
 
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
@@ -41,7 +41,7 @@ def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
 def load_playbook(name: str) -> Playbook:
     """A playbook by name or file, its steps known to exist."""
     from deployctl.config import loader
-    from deployctl.engine.steps import STEPS
+    from deployctl.engine.run.steps import STEPS
 
     return loader.load_playbook(name, known_steps=frozenset(STEPS))
 
@@ -78,7 +78,7 @@ def perform(
         else playbook
     )
     check_skip(skip, chosen)
-    from deployctl.engine.options import Options
+    from deployctl.engine.run.options import Options
     from deployctl.report.document import report as render
 
     options = Options(
@@ -104,7 +104,7 @@ def perform(
 
 
 def _run(profile: Profile, playbook: Playbook, options: Any, quiet: bool) -> dict[str, Any]:
-    from deployctl.engine.run import run
+    from deployctl.engine.run.coordinator import run
     from deployctl.report import document, store, terminal
 
     with terminal.listener(quiet) as listen:

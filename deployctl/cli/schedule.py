@@ -17,8 +17,8 @@ from deployctl.cli.command import Commands
 from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from deployctl.engine.schedule import Entry
-    from deployctl.engine.schedule_check import Check
+    from deployctl.engine.schedule.check import Check
+    from deployctl.engine.schedule.crontab import Entry
 
 app = Commands(
     help="Runs without anybody there, by cron.",
@@ -48,9 +48,9 @@ def add(
 ) -> None:
     """Schedule a run; the same name again replaces it."""
     from deployctl.config.search import default_search
-    from deployctl.engine import schedule, scheduled_run
+    from deployctl.engine.schedule import crontab, scheduled_run
 
-    schedule.check_expression(at)
+    crontab.check_expression(at)
     running.lock_seconds(lock_wait)
     loaded = running.load(profile, [], [])
     chosen = running.load_playbook(loaded.playbook if playbook is None else playbook)
@@ -59,21 +59,21 @@ def add(
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", called):
         raise UsageError(f"--name {called}: lower-case letters, digits, '.', '_' and '-' only")
     given = ["--quiet", "--lock-wait", lock_wait]
-    entry = schedule.Entry(
+    entry = crontab.Entry(
         name=called,
         at=at,
         profile=str(path),
         playbook=str(_playbook_file(playbook)) if playbook else chosen.name,
-        command=schedule.command(),
+        command=crontab.command(),
         options=tuple([*given, "--only-if-changed"] if only_if_changed else given),
-        environment=schedule.stated_environment(os.environ),
+        environment=crontab.stated_environment(os.environ),
         directory=str(Path.home()),
-        log=str(schedule.log_folder() / f"{called}.log"),
+        log=str(crontab.log_folder() / f"{called}.log"),
         secrets_file=str(secrets_file.absolute()) if secrets_file else "",
     )
     scheduled_run.secrets(entry)
-    schedule.save(entry)
-    schedule.write_crontab(schedule.with_entry(schedule.read_crontab(), entry))
+    crontab.save(entry)
+    crontab.write_crontab(crontab.with_entry(crontab.read_crontab(), entry))
     output.say([_told(entry), f"  check it: deployctl schedule check {called}"])
 
 
@@ -87,21 +87,21 @@ def _playbook_file(playbook: str) -> Path | str:
 @app.command("list")
 def list_entries(as_json: options.Json = False) -> None:
     """What is scheduled, and when it runs next."""
-    from deployctl.engine import schedule
+    from deployctl.engine.schedule import crontab
 
-    found = list(schedule.entries())
+    found = list(crontab.entries())
     lines = [line for entry in found for line in (_told(entry), f"  log {entry.log}")]
     document = {"schema": SCHEMA, "entries": [asdict(entry) for entry in found]}
-    for error in schedule.damaged():
+    for error in crontab.damaged():
         output.warn(f"{error.what}: {error.why}; {error.next}")
     output.show(document, lines or ["nothing is scheduled"], as_json)
 
 
 def _told(entry: Entry) -> str:
-    from deployctl.engine import schedule
+    from deployctl.engine.schedule import crontab
 
     now = datetime.now().astimezone()
-    following = schedule.next_time(entry.at, now)
+    following = crontab.next_time(entry.at, now)
     zone = f"{following:%Z}, UTC{following:%z}"
     return (
         f"{entry.name}: {entry.playbook} {entry.profile} at {entry.at}, "
@@ -119,10 +119,10 @@ def _checked(found: Iterable[Check]) -> Iterator[str]:
 @app.command()
 def remove(name: Name) -> None:
     """Schedule it no more; its log stays."""
-    from deployctl.engine import schedule
+    from deployctl.engine.schedule import crontab
 
-    schedule.remove(name)
-    log = schedule.log_folder() / f"{name}.log"
+    crontab.remove(name)
+    log = crontab.log_folder() / f"{name}.log"
     stays = f"; its log stays: {log}" if log.exists() else ""
     output.say([f"{name} is scheduled no more{stays}"])
 
@@ -130,9 +130,10 @@ def remove(name: Name) -> None:
 @app.command()
 def check(name: Name, as_json: options.Json = False) -> None:
     """Run its plan as cron would (no agent, no terminal) and say what would fail."""
-    from deployctl.engine import schedule, schedule_check
+    from deployctl.engine.schedule import check as schedule_check
+    from deployctl.engine.schedule import crontab
 
-    entry = schedule.load(schedule.file_of(name))
+    entry = crontab.load(crontab.file_of(name))
     profile = running.load(entry.profile, [], [])
     found = schedule_check.check(entry, profile, running.load_playbook(entry.playbook))
     document = {"schema": SCHEMA, "name": name, "checks": [asdict(one) for one in found]}
@@ -143,10 +144,10 @@ def check(name: Name, as_json: options.Json = False) -> None:
 @app.command()
 def run(entry: Annotated[str, typer.Argument(help="An entry's name or file.")]) -> None:
     """What the crontab calls: silent when all is well."""
-    from deployctl.engine import schedule, scheduled_run
+    from deployctl.engine.schedule import crontab, scheduled_run
 
-    path = Path(entry) if os.sep in entry else schedule.file_of(entry)
-    code, words = scheduled_run.carry_out(schedule.load(path))
+    path = Path(entry) if os.sep in entry else crontab.file_of(entry)
+    code, words = scheduled_run.carry_out(crontab.load(path))
     if words:
         output.say([words])
     raise typer.Exit(code)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from deployctl.config import complaints, overrides, references, step_options
+from deployctl.config import overrides, references, step_options, validation_errors
 from deployctl.config.assembly import Assembly
 from deployctl.config.base import Settings
 from deployctl.config.document import Value, display, leaves
@@ -134,7 +134,7 @@ def _validated(model: type[Model], tree: Value, assembly: Assembly, what: str) -
         told = {problem.path for problem in found if problem.path}
         found += (
             problem
-            for problem in complaints.problems(error, tree, model, complete=assembly.whole)
+            for problem in validation_errors.problems(error, tree, model, complete=assembly.whole)
             if problem.path not in told
         )
     if found:

@@ -13,7 +13,7 @@ from deployctl.config.problems import KeyPath, Problem, dotted
 from deployctl.config.search import Search, expanded, is_file, is_path
 from deployctl.config.shipped import bundled_models
 from deployctl.config.suggest import did_you_mean
-from deployctl.vllm.asking.prompt_sets import HUB, SHIPPED
+from deployctl.vllm.client.prompt_sets import HUB, SHIPPED
 from deployctl.vllm.fixes.registry import by_name
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from deployctl.config import complaints
+from deployctl.config import validation_errors
 from deployctl.config.base import Settings
 from deployctl.config.clean import Scope
 from deployctl.config.document import Value
@@ -101,5 +101,5 @@ def problems(playbook: Value) -> Iterator[Problem]:
         try:
             model.model_validate(given.plain())
         except ValidationError as error:
-            for problem in complaints.problems(error, given, model):
+            for problem in validation_errors.problems(error, given, model):
                 yield replace(problem, path=f"steps.{index}.with.{problem.path}")

@@ -6,8 +6,10 @@ import functools
 import hashlib
 import io
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 PACKAGE = "deployctl_agent"
 # What starts the agent, on any Python there is: it must be able to say "too old" to an old one.
@@ -64,16 +66,21 @@ class Bundle:
     sha256: str
 
 
+def _modules(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
+    """Every module below a folder, by its path from there."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _modules(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield prefix + entry.name, entry.read_bytes()
+
+
 @functools.cache
 def bundle() -> Bundle:
     """Zip the agent's modules; times are fixed so that the hash follows the code alone."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        files = sorted(
-            (entry.name, entry.read_bytes())
-            for entry in resources.files("deployctl.agent").iterdir()
-            if entry.name.endswith(".py")
-        )
+        files = sorted(_modules(resources.files("deployctl.agent")))
         start = f"import sys\nfrom {PACKAGE}.main import main\nsys.exit(main(sys.argv[1:]))\n"
         files = [(f"{PACKAGE}/{name}", data) for name, data in files]
         for name, data in [*files, ("__main__.py", start.encode())]:

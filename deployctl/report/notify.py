@@ -15,7 +15,7 @@ import httpx
 
 from deployctl.config.hooks import NotifySettings
 from deployctl.config.profile import Profile
-from deployctl.report.meaning import gap, meaning
+from deployctl.report.outcomes import gap, meaning
 
 FAILURES = ("failed", "rolled-back", "undecided", "interrupted")
 REDACTED = "[redacted]"

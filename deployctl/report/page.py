@@ -12,7 +12,7 @@ from typing import Any
 
 from deployctl.report import charts, page_parts
 from deployctl.report.markup import Child, Node, document, element
-from deployctl.report.meaning import meaning, remarks
+from deployctl.report.outcomes import meaning, remarks
 
 Report = Mapping[str, Any]
 TONES = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from deployctl.report.charts import Mark
 from deployctl.report.markup import Child, Node, element
-from deployctl.report.meaning import drifted, gap
+from deployctl.report.outcomes import drifted, gap
 
 Step = Mapping[str, Any]
 

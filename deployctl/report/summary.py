@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployctl.report import unreached
-from deployctl.report.meaning import drifted, gap, meaning, now_serving, remarks
 from deployctl.report.measured import bench_lines
+from deployctl.report.outcomes import drifted, gap, meaning, now_serving, remarks
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from deployctl.engine import events
-from deployctl.engine.events import Event, Listener
+from deployctl.engine.run import events
+from deployctl.engine.run.events import Event, Listener
 
 MARKS = {
     "changed": "done",

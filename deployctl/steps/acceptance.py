@@ -7,15 +7,7 @@ from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed, Undecided
-from deployctl.steps.interface import (
-    Answers,
-    Context,
-    Deployment,
-    Evidence,
-    Plan,
-    Question,
-    Step,
-)
+from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
 from deployctl.steps.measuring.diagnosing import config_sentence, diagnosis, model_runner
 from deployctl.steps.measuring.gates import (
     ASKED,
@@ -29,7 +21,7 @@ from deployctl.vllm.acceptance import evidence
 from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
-from deployctl.vllm.asking import prompt_sets
+from deployctl.vllm.client import prompt_sets
 
 
 class AcceptanceStep(Step):

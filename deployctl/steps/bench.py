@@ -10,8 +10,8 @@ from deployctl.errors import SmokeFailed
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
 from deployctl.steps.measuring.gates import gate_questions, open_client
 from deployctl.steps.servers.plain_server import plain_server
-from deployctl.vllm.asking import load, prompt_sets
-from deployctl.vllm.asking.client import Client
+from deployctl.vllm.client import load, prompt_sets
+from deployctl.vllm.client.client import Client
 
 CONCURRENCIES = (1, 2, 4, 8)
 REQUESTS = 16

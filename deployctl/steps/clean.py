@@ -10,7 +10,7 @@ from typing import Any
 from deployctl.errors import NotReady, RemoteError, StepError
 from deployctl.hosts.session import Call, Session
 from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus
-from deployctl.steps.gpus.scene import Scene, in_words, questions, scene, tell
+from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, questions, scene, tell
 from deployctl.steps.interface import (
     Answers,
     Context,

@@ -8,7 +8,7 @@ from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Pl
 from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.servers.plain_server import plain_server
 from deployctl.vllm.acceptance.lossless import compare
-from deployctl.vllm.asking import prompt_sets
+from deployctl.vllm.client import prompt_sets
 
 PROMPTS = 8
 

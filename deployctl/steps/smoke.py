@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 from deployctl.config.checks import SmokeRequest, SmokeSettings
 from deployctl.errors import SmokeFailed
-from deployctl.steps.interface import (
-    Answers,
-    Context,
-    Deployment,
-    Evidence,
-    Plan,
-    Question,
-    Step,
-)
+from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
 from deployctl.steps.measuring.gates import (
     ASKED,
     asked_digest,
@@ -23,9 +15,9 @@ from deployctl.steps.measuring.gates import (
     one_process,
     open_client,
 )
-from deployctl.vllm.asking import requests
-from deployctl.vllm.asking.smoke import Expectation
-from deployctl.vllm.asking.smoke_run import Asked, run
+from deployctl.vllm.client import requests
+from deployctl.vllm.client.smoke import Expectation
+from deployctl.vllm.client.smoke_run import Asked, run
 
 NEXT = {
     "dead": "read the server's log: deployctl logs --profile {profile}",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.engine import drafters
+from deployctl.engine.inspect import drafters
 from deployctl.errors import HostError, UsageError
 from tests.hosts.served.host import ServedHost
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent.processes import read_stat
+from deployctl.agent.processes.processes import read_stat
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session

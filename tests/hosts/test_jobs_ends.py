@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from deployctl.agent.processes import carrying
+from deployctl.agent.processes.processes import carrying
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.waiting import until
 from tests.hosts.test_jobs import gone, shell

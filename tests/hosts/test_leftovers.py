@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.engine.garbage import doomed
+from deployctl.engine.ledger.garbage import doomed
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 
@@ -42,7 +42,7 @@ def test_half_a_removal_is_nothing_that_counts_and_goes_next_time(
     assert list(state["releases"]) == ["good"] and state["environments"] == {}
     assert session.call("models.views", profile="toy").keys() == {"good"}
     (half[-1] / "manifest.json").unlink()
-    assert session.call("marks.failed", profile="toy") == {}
+    assert session.call("release_status.failed", profile="toy") == {}
     found = doomed(session.call("garbage.inventory"), "toy", keep=1)
     assert {one.name for one in found} == {".removing.x", ".removing.gone"}
     for one in found:

@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 
 from deployctl.config.host import HostSettings, SshSettings
-from deployctl.errors import (
-    ConnectionLost,
-    NoPython,
-    Unreachable,
-)
+from deployctl.errors import ConnectionLost, NoPython, Unreachable
 from deployctl.hosts.session import Session
 from deployctl.hosts.ssh import SshTransport
 from deployctl.hosts.transports import transport

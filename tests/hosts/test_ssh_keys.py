@@ -12,11 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.errors import (
-    AccessRefused,
-    ChangedHostKey,
-    UnknownHostKey,
-)
+from deployctl.errors import AccessRefused, ChangedHostKey, UnknownHostKey
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.reach import fingerprint, lock_key, reach, refusal
 from tests.hosts.lab.sshd import Sshd, make_key, public

@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from deployctl.config.host import SshSettings
-from deployctl.errors import (
-    UnknownHostKey,
-    Unreachable,
-)
+from deployctl.errors import UnknownHostKey, Unreachable
 from deployctl.hosts.ssh_config import resolve
 from tests.hosts.lab import processes
 from tests.hosts.lab.reach import add, reach, refusal

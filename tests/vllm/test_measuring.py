@@ -28,8 +28,9 @@ from deployctl.vllm.acceptance.counts import (
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
 from deployctl.vllm.acceptance.metrics import in_flight, parse
-from deployctl.vllm.asking import prompt_sets, requests
-from deployctl.vllm.asking.client import Client, Request, RequestFailed
+from deployctl.vllm.client import prompt_sets, requests
+from deployctl.vllm.client.client import Client, Request
+from deployctl.vllm.client.outcome import RequestFailed
 from tests.hosts.lab.ports import free_port
 from tests.hosts.test_units import until
 from tests.vllm.conftest import Demo, Served

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployctl.steps.gpus import gpu_reset, profile_gpus
+from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, tell
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Verdict
 from deployctl.steps.gpus.profile_gpus import Gpu
-from deployctl.steps.gpus.scene import Scene, in_words, tell
 from deployctl.steps.interface import Answers, Change, Deployment, Evidence
 
 

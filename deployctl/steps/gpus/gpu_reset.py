@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from deployctl.steps.gpus.gpu_snapshot import HOLDERS, Scene, in_words
 from deployctl.steps.gpus.holders import Process
-from deployctl.steps.gpus.scene import HOLDERS, Scene, in_words
 from deployctl.steps.interface import Answers, Deployment, Question
 
 LINKS = "clean.links"

@@ -20,8 +20,9 @@ from deployctl.vllm.acceptance import acceptance_log, evidence, metrics
 from deployctl.vllm.acceptance.counts import NOTHING
 from deployctl.vllm.acceptance.judgement import Judgement, judge
 from deployctl.vllm.acceptance.measurement import Progress, measure
-from deployctl.vllm.asking import smoke_run
-from deployctl.vllm.asking.client import Client, RequestFailed
+from deployctl.vllm.client import smoke_run
+from deployctl.vllm.client.client import Client
+from deployctl.vllm.client.outcome import RequestFailed
 
 
 def served_model(client: Client, name: str | None) -> str:

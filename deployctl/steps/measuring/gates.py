@@ -23,7 +23,7 @@ from deployctl.steps.interface import (
 from deployctl.steps.models.loaded_drafter import config_on_disk
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import identity
-from deployctl.vllm.asking.client import Client
+from deployctl.vllm.client.client import Client
 
 ASKED = "asked"
 """The evidence's key for the digest of what was asked, so that another wish is measured anew."""

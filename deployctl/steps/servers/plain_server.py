@@ -14,7 +14,8 @@ from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.interface import Context
 from deployctl.steps.measuring.gates import api_key
 from deployctl.steps.servers.readiness import reachable
-from deployctl.vllm.asking.client import Client, RequestFailed
+from deployctl.vllm.client.client import Client
+from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.serving.failures import explain
 
 SPECULATION = "--speculative-config"

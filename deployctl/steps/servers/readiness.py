@@ -12,7 +12,8 @@ from deployctl.steps.interface import Context, Step
 from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
 from deployctl.steps.servers.process import identity, strangers
-from deployctl.vllm.asking.client import Request, RequestFailed
+from deployctl.vllm.client.client import Request
+from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.serving.failures import explain
 from deployctl.vllm.serving.startup import Startup
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployctl.vllm.asking import requests
-from deployctl.vllm.asking.answers import Answer
-from deployctl.vllm.asking.client import Client, Request, RequestFailed
-from deployctl.vllm.asking.context_window import ContextWindow, context_window
-from deployctl.vllm.asking.prompt_sets import Prompt
+from deployctl.vllm.client import requests
+from deployctl.vllm.client.answers import Answer
+from deployctl.vllm.client.client import Client, Request
+from deployctl.vllm.client.context_window import ContextWindow, context_window
+from deployctl.vllm.client.outcome import RequestFailed
+from deployctl.vllm.client.prompt_sets import Prompt
 
 CAVEAT = (
     "answers may part where two tokens are almost equally likely: a batch of several tokens "

@@ -12,10 +12,11 @@ from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
 from deployctl.vllm.acceptance.evidence import Source
 from deployctl.vllm.acceptance.judgement import Gate, Judgement, judge
 from deployctl.vllm.acceptance.metrics import Counters, Restarted, Unreadable, difference, parse
-from deployctl.vllm.asking import requests
-from deployctl.vllm.asking.client import Client, Request, RequestFailed
-from deployctl.vllm.asking.context_window import ContextWindow, context_window
-from deployctl.vllm.asking.prompt_sets import Prompt
+from deployctl.vllm.client import requests
+from deployctl.vllm.client.client import Client, Request
+from deployctl.vllm.client.context_window import ContextWindow, context_window
+from deployctl.vllm.client.outcome import RequestFailed
+from deployctl.vllm.client.prompt_sets import Prompt
 
 Progress = Callable[[int, int, Counts], None]
 """Told after each request: how many are done, how many there are at most, counts so far."""

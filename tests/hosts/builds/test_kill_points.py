@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent.processes import command, everyone, read_stat
+from deployctl.agent.processes.processes import command, everyone, read_stat
 from deployctl.errors import ConnectionLost, StagingFailed
 from deployctl.steps import job
 from deployctl.steps.build import environment_key, job_id

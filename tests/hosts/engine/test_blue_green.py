@@ -17,11 +17,12 @@ import pytest
 import yaml
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine import blue_green, drafters, slots, status
-from deployctl.engine.compare import compare
-from deployctl.engine.options import Options
-from deployctl.engine.run import survey
-from deployctl.engine.steps import STEPS
+from deployctl.engine.inspect import drafters, status
+from deployctl.engine.inspect.compare import compare
+from deployctl.engine.run.coordinator import survey
+from deployctl.engine.run.options import Options
+from deployctl.engine.run.steps import STEPS
+from deployctl.engine.strategies import blue_green, slots
 from deployctl.errors import HostError
 from deployctl.report.serving import status_lines
 from deployctl.vllm.acceptance.metrics import in_flight

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine.options import Options
-from deployctl.engine.run import survey
-from deployctl.engine.steps import STEPS
+from deployctl.engine.run.coordinator import survey
+from deployctl.engine.run.options import Options
+from deployctl.engine.run.steps import STEPS
 from tests.hosts.served.host import ServedHost
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent.processes import read_stat
+from deployctl.agent.processes.processes import read_stat
 from deployctl.cli.running import playbook_of
-from deployctl.engine.options import Options
-from deployctl.engine.record import HostRecord
-from deployctl.engine.run import run, survey
+from deployctl.engine.run.coordinator import run, survey
+from deployctl.engine.run.options import Options
+from deployctl.engine.run.record import HostRecord
 from deployctl.steps.interface import Plan
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.processes import is_alive

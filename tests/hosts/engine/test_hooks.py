@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine.options import Options
-from deployctl.engine.record import RunRecord
-from deployctl.engine.run import run
-from deployctl.engine.steps import STEPS
+from deployctl.engine.run.coordinator import run
+from deployctl.engine.run.options import Options
+from deployctl.engine.run.record import RunRecord
+from deployctl.engine.run.steps import STEPS
 from deployctl.report.document import report
 from tests.hosts.lab.processes import is_alive, send
 from tests.hosts.served.host import ServedHost

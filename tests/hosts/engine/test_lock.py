@@ -7,12 +7,12 @@ import threading
 
 from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook
-from deployctl.engine.connect import connect
-from deployctl.engine.lock import take
-from deployctl.engine.options import Options
-from deployctl.engine.record import RunRecord
-from deployctl.engine.run import run
-from deployctl.engine.steps import STEPS
+from deployctl.engine.ledger.lock import take
+from deployctl.engine.run.connect import connect
+from deployctl.engine.run.coordinator import run
+from deployctl.engine.run.options import Options
+from deployctl.engine.run.record import RunRecord
+from deployctl.engine.run.steps import STEPS
 from deployctl.hosts.session import Limits, Session
 from deployctl.hosts.transports import transport
 from tests.hosts.lab.sshd import Sshd

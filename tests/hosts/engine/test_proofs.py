@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from deployctl.engine import status
+from deployctl.engine.inspect import status
 from deployctl.report import document, summary
 from deployctl.report.serving import history_lines, status_lines
 from tests.hosts.served.host import ServedHost

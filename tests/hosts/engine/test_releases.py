@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deployctl.engine.compare import compare
-from deployctl.engine.garbage import collect
-from deployctl.engine.status import log
+from deployctl.engine.inspect.compare import compare
+from deployctl.engine.inspect.status import log
+from deployctl.engine.ledger.garbage import collect
 from deployctl.errors import LockHeld, UsageError
 from deployctl.report.releases import diff_lines
 from tests.hosts.served.host import STALE, ServedHost

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deployctl.agent import jobs
-from deployctl.agent.interface import Call
-from deployctl.engine import running_jobs, wheels
+from deployctl.agent.core.interface import Call
+from deployctl.agent.supervision import jobs
+from deployctl.engine.inspect import running_jobs
+from deployctl.engine.ledger import wheels
 from deployctl.errors import UsageError
 from deployctl.report import builds
 from tests.hosts.lab.namespaces import wait_for

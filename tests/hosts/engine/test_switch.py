@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from deployctl.agent.processes import is_same
+from deployctl.agent.processes.processes import is_same
 from tests.hosts.served.client import PollingClient
 from tests.hosts.served.host import STALE, ServedHost
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deployctl.engine import status
-from deployctl.engine.garbage import collect
+from deployctl.engine.inspect import status
+from deployctl.engine.ledger.garbage import collect
 from deployctl.report import document
 from deployctl.report.serving import status_lines
 from deployctl.report.summary import lines

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from deployctl.config.loader import load_playbook
-from deployctl.engine.options import Options
-from deployctl.engine.run import run
-from deployctl.engine.steps import STEPS
+from deployctl.engine.run.coordinator import run
+from deployctl.engine.run.options import Options
+from deployctl.engine.run.steps import STEPS
 from tests.hosts.engine.test_hooks import up
 from tests.hosts.served.host import STALE, ServedHost
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployctl.engine.doctor import examine
+from deployctl.engine.inspect.doctor import examine
 from tests.hosts.gpu.machine import MAJOR, UVM_MAJOR, GpuMachine
 from tests.hosts.gpu.test_clean import profile
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from deployctl.config.host import SshSettings
-from deployctl.errors import (
-    HostError,
-)
+from deployctl.errors import HostError
 from deployctl.hosts.interface import Channel
 from deployctl.hosts.ssh import SshTransport
 from tests.hosts.lab.namespaces import wait_for

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from deployctl.engine.events import Event, Listener, StepStarted
+from deployctl.engine.run.events import Event, Listener, StepStarted
 
 STEP = 0.02
 SILENT = 3000

@@ -14,17 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from deployctl.agent.processes import read_stat
+from deployctl.agent.processes.processes import read_stat
 from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook, load_profile
 from deployctl.config.profile import Profile
-from deployctl.engine import events
-from deployctl.engine.connect import connect
-from deployctl.engine.options import Options
-from deployctl.engine.plan import ask, questions
-from deployctl.engine.record import RunRecord
-from deployctl.engine.run import deployments, run
-from deployctl.engine.steps import STEPS
+from deployctl.engine.run import events
+from deployctl.engine.run.connect import connect
+from deployctl.engine.run.coordinator import deployments, run
+from deployctl.engine.run.options import Options
+from deployctl.engine.run.plan import ask, questions
+from deployctl.engine.run.record import RunRecord
+from deployctl.engine.run.steps import STEPS
 from deployctl.hosts.session import Call
 from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.interface import Answers, Deployment

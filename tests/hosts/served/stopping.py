@@ -11,7 +11,7 @@ import sys
 import threading
 
 from deployctl.cli.app import main
-from deployctl.engine.events import Event
+from deployctl.engine.run.events import Event
 from deployctl.report import terminal
 
 WORDS = sys.argv.pop(1)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent import environment, gitchores, installed
-from deployctl.agent.interface import Call
+from deployctl.agent.build import environment, git_tasks, installed
+from deployctl.agent.core.interface import Call
 
 
 def test_a_folder_of_the_path_that_is_not_ours(
@@ -64,7 +64,7 @@ class TestExport:
         (checkout / "dangling").symlink_to("nowhere")
         (checkout / "folder").mkdir()
         (checkout / "to_folder").symlink_to("folder")
-        assert gitchores.export(str(checkout), str(tmp_path / "copy")) == 0
+        assert git_tasks.export(str(checkout), str(tmp_path / "copy")) == 0
         assert str((tmp_path / "copy" / "dangling").readlink()) == "nowhere"
         assert str((tmp_path / "copy" / "to_folder").readlink()) == "folder"
 
@@ -72,6 +72,6 @@ class TestExport:
         self, checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         self.commit(checkout / "other")
-        assert gitchores.export(str(checkout), str(tmp_path / "copy")) == 0
+        assert git_tasks.export(str(checkout), str(tmp_path / "copy")) == 0
         assert not (tmp_path / "copy" / "other").exists()
         assert "other/ is a repository of its own: left out" in capfd.readouterr().out

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent import files
-from deployctl.agent.interface import AgentError, Call
+from deployctl.agent.core.interface import AgentError, Call
+from deployctl.agent.store import files
 
 
 @pytest.fixture

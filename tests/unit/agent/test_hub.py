@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.agent import hub, sources
-from deployctl.agent.interface import Call
+from deployctl.agent.build import sources
+from deployctl.agent.core.interface import Call
+from deployctl.agent.store import hub
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.agent import models
-from deployctl.agent.interface import Call
+from deployctl.agent.core.interface import Call
+from deployctl.agent.store import models
 
 
 @pytest.fixture

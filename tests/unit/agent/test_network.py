@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent import network
-from deployctl.agent.interface import AgentError, Call
+from deployctl.agent.core.interface import AgentError, Call
+from deployctl.agent.network import network
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.agent import nvidia_smi, nvidia_table
+from deployctl.agent.gpu import nvidia_smi, nvidia_table
 
 CASES = Path(__file__).parents[2] / "cases"
 H200 = "GPU-8a8de593-34e2-433d-e736-784b06c56428"

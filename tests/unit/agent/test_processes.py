@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent import processes
+from deployctl.agent.processes import processes
 
 
 def stat(process: subprocess.Popen[bytes]) -> processes.Stat:

@@ -16,14 +16,15 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent import placing, processes, programs
-from deployctl.agent.devices import Devices
-from deployctl.agent.handles import Handles, ended
-from deployctl.agent.holders import Facts, Marks, bare_facts, read_all, read_process
-from deployctl.agent.interface import Call
-from deployctl.agent.processes import Stat
-from deployctl.agent.stopping import Stopping, stuck_threads
-from deployctl.agent.survey import relatives
+from deployctl.agent.core import programs
+from deployctl.agent.core.interface import Call
+from deployctl.agent.gpu.devices import Devices
+from deployctl.agent.gpu.holders import Facts, Marks, bare_facts, read_all, read_process
+from deployctl.agent.gpu.survey import relatives
+from deployctl.agent.processes import namespaces, processes
+from deployctl.agent.processes.pidfds import Handles, ended
+from deployctl.agent.processes.processes import Stat
+from deployctl.agent.processes.stopping import Stopping, stuck_threads
 
 NVIDIA = Devices({"nvidia": 195, "nvidiactl": 195, "nvidia-uvm": 511, "nvidia-caps": 241})
 
@@ -225,14 +226,14 @@ def test_relatives() -> None:
     ],
 )
 def test_a_control_group_names_its_container(path: str, expected: tuple[str, str] | None) -> None:
-    found = placing.container([("", path)])
+    found = namespaces.container([("", path)])
     assert (None if found is None else (found["kind"], found["name"])) == expected
 
 
 @pytest.mark.parametrize("channel", ["__refrigerator", "do_freezer_trap"])
 def test_the_freezer_is_seen_in_the_wait_channel(channel: str) -> None:
-    assert placing.frozen([], channel)
-    assert not placing.frozen([], "do_wait")
+    assert namespaces.frozen([], channel)
+    assert not namespaces.frozen([], "do_wait")
 
 
 def test_a_handle_outlives_its_process_and_never_turns_into_another(

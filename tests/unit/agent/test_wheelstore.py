@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent import records, wheelstore
-from deployctl.agent.interface import Call
+from deployctl.agent.build import wheel_store
+from deployctl.agent.core import atomic_files
+from deployctl.agent.core.interface import Call
 
 
 @pytest.fixture
@@ -26,13 +27,13 @@ def call(tmp_path: Path) -> Call:
 
 
 def test_the_longest_unused_go_and_those_in_use_stay(call: Call) -> None:
-    done = wheelstore.prune_wheels(call, limit=5, keep=["key0"])
+    done = wheel_store.prune_wheels(call, limit=5, keep=["key0"])
     assert done == {"removed": ["key1", "key2"], "size": 5}
-    assert [wheel["key"] for wheel in wheelstore.wheels(call)] == ["key0"]
+    assert [wheel["key"] for wheel in wheel_store.wheels(call)] == ["key0"]
 
 
 def test_one_that_goes_between_two_looks(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.read_json
+    real = atomic_files.read_json
 
     def read(path: str) -> dict[str, Any] | None:
         found = real(path)
@@ -40,14 +41,14 @@ def test_one_that_goes_between_two_looks(call: Call, monkeypatch: pytest.MonkeyP
             Path(path).with_name("vllm.whl").unlink()
         return found
 
-    monkeypatch.setattr(wheelstore, "read_json", read)
-    whole = {wheel["key"]: wheel["whole"] for wheel in wheelstore.wheels(call)}
+    monkeypatch.setattr(wheel_store, "read_json", read)
+    whole = {wheel["key"]: wheel["whole"] for wheel in wheel_store.wheels(call)}
     assert whole == {"key0": True, "key1": False, "key2": True}
 
 
 def test_what_another_removes_is_not_ours(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = wheelstore.wheels(call)
-    assert wheelstore.prune_wheels(call, limit=10, keep=[])["removed"] == ["key0"]
-    monkeypatch.setattr(wheelstore, "wheels", lambda call: kept)
-    done = wheelstore.prune_wheels(call, limit=5, keep=[])
+    kept = wheel_store.wheels(call)
+    assert wheel_store.prune_wheels(call, limit=10, keep=[])["removed"] == ["key0"]
+    monkeypatch.setattr(wheel_store, "wheels", lambda call: kept)
+    done = wheel_store.prune_wheels(call, limit=5, keep=[])
     assert done == {"removed": ["key1"], "size": 5}

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deployctl.cli.app import app
-from deployctl.engine import wheels
+from deployctl.engine.ledger import wheels
 from deployctl.errors import DeployError, UsageError
 from tests.unit.vllm.fixes import tree_maker
 

@@ -15,7 +15,7 @@ import uv
 from deployctl.config.loader import load_host, load_playbook, load_profile
 from deployctl.config.search import Place, Search
 from deployctl.config.shipped import bundled_model, bundled_models, data_directory
-from deployctl.engine.steps import STEPS
+from deployctl.engine.run.steps import STEPS
 from deployctl.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from deployctl.engine.advice import complete, with_profile
-from deployctl.engine.lock import describe, take
-from deployctl.engine.record import HostRecord
+from deployctl.engine.ledger.lock import describe, take
+from deployctl.engine.run.next_steps import complete, with_profile
+from deployctl.engine.run.record import HostRecord
 from deployctl.errors import NotReady
 
 

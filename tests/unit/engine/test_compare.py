@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployctl.engine.compare import differences, launch_options, manifests
+from deployctl.engine.inspect.compare import differences, launch_options, manifests
 
 
 def manifest(release: str, **more: Any) -> dict[str, Any]:

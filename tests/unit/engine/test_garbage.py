@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.engine.garbage import doomed
+from deployctl.engine.ledger.garbage import doomed
 
 
 def release(environment: str, sealed: float | None = None, *mentions: str) -> dict[str, Any]:

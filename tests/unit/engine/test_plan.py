@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deployctl.config.profile import Profile
-from deployctl.engine import plan
+from deployctl.engine.run import plan
 from deployctl.errors import ConfigError, StagingFailed
 from deployctl.steps.interface import (
     Answers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from deployctl.engine.run import new_run
+from deployctl.engine.run.coordinator import new_run
 
 
 def test_runs_of_one_second_come_in_their_order() -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine import schedule, schedule_check, scheduled_run
-from deployctl.engine.schedule import Entry
+from deployctl.engine.schedule import check as schedule_check
+from deployctl.engine.schedule import crontab, scheduled_run
+from deployctl.engine.schedule.crontab import Entry
 from deployctl.errors import UsageError
 
 TABLE = "MAILTO=ops\n# their own\n5 * * * * /usr/bin/true\n"
@@ -30,44 +31,42 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
         playbook="nightly",
         command=(sys.executable, "-c", "import sys; print(sys.argv); sys.exit(int(sys.argv[-1]))"),
         options=("0",),
-        environment={"PATH": schedule.PATH, "HOME": "/root"},
+        environment={"PATH": crontab.PATH, "HOME": "/root"},
         directory="/",
         log=str(tmp_path / "logs" / "toy.log"),
     )
 
 
 def test_the_crontab_gets_one_block_and_loses_no_other_line(entry: Entry) -> None:
-    table = schedule.with_entry(TABLE, entry)
+    table = crontab.with_entry(TABLE, entry)
     assert table.startswith(TABLE)
-    assert schedule.with_entry(table, entry) == table
-    moved = schedule.with_entry(table, replace(entry, at="30 5 * * 1"))
+    assert crontab.with_entry(table, entry) == table
+    moved = crontab.with_entry(table, replace(entry, at="30 5 * * 1"))
     assert "0 4 * * *" not in moved and "30 5 * * 1" in moved
-    other = schedule.with_entry(table, replace(entry, name="toy-2"))
-    assert schedule.without(other, "toy") == schedule.with_entry(
-        TABLE, replace(entry, name="toy-2")
-    )
-    assert schedule.without(table, "toy") == TABLE
-    assert schedule.without(schedule.with_entry("", entry), "toy") == ""
+    other = crontab.with_entry(table, replace(entry, name="toy-2"))
+    assert crontab.without(other, "toy") == crontab.with_entry(TABLE, replace(entry, name="toy-2"))
+    assert crontab.without(table, "toy") == TABLE
+    assert crontab.without(crontab.with_entry("", entry), "toy") == ""
 
 
 def test_a_damaged_entry_hides_no_other_and_can_be_removed(
     entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule.save(entry)
-    schedule.file_of("bad").write_text("{", encoding="utf-8")
-    assert [one.name for one in schedule.entries()] == ["toy"]
-    assert [str(schedule.file_of("bad")) in error.what for error in schedule.damaged()] == [True]
+    crontab.save(entry)
+    crontab.file_of("bad").write_text("{", encoding="utf-8")
+    assert [one.name for one in crontab.entries()] == ["toy"]
+    assert [str(crontab.file_of("bad")) in error.what for error in crontab.damaged()] == [True]
     table = tmp_path / "table"
-    table.write_text(schedule.with_entry(TABLE, replace(entry, name="bad")), encoding="utf-8")
+    table.write_text(crontab.with_entry(TABLE, replace(entry, name="bad")), encoding="utf-8")
     program = tmp_path / "crontab"
     program.write_text(f'#!/bin/sh\n[ "$1" = -l ] && exec cat {table}\nexec cat > {table}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    schedule.remove("bad")
+    crontab.remove("bad")
     assert table.read_text("utf-8") == TABLE
-    assert not schedule.file_of("bad").exists() and not list(schedule.damaged())
+    assert not crontab.file_of("bad").exists() and not list(crontab.damaged())
     with pytest.raises(UsageError, match="nothing is scheduled as bad"):
-        schedule.remove("bad")
+        crontab.remove("bad")
 
 
 @pytest.mark.parametrize("gone", [{"command": ("/no/such/python",)}, {"directory": "/no/such"}])
@@ -78,7 +77,7 @@ def test_one_that_cannot_be_started_says_why(entry: Entry, gone: dict[str, objec
 
 
 def test_the_line_survives_cron(entry: Entry) -> None:
-    line = schedule.line(entry)
+    line = crontab.line(entry)
     assert "50\\% config" in line, "a bare percent sign is a line's end for cron"
     assert len(line) < 900
 
@@ -86,20 +85,20 @@ def test_the_line_survives_cron(entry: Entry) -> None:
 @pytest.mark.parametrize("at", ["", "* * * *", "61 * * * *", "0 4 * * 9", "0 0 31 2 *", "@daily x"])
 def test_what_is_no_time_is_refused(at: str) -> None:
     with pytest.raises(UsageError, match="--at"):
-        schedule.check_expression(at)
+        crontab.check_expression(at)
 
 
 def test_times_are_the_machines(entry: Entry) -> None:
     berlin = datetime(2026, 3, 28, 12, 0, tzinfo=ZoneInfo("Europe/Berlin"))
-    following = schedule.next_time("0 4 * * *", berlin)
+    following = crontab.next_time("0 4 * * *", berlin)
     assert following.isoformat() == "2026-03-29T04:00:00+02:00"
 
 
 def test_an_entry_comes_back_as_it_was(entry: Entry) -> None:
-    assert schedule.load(schedule.save(entry)) == entry
-    assert [one.name for one in schedule.entries()] == ["toy"]
+    assert crontab.load(crontab.save(entry)) == entry
+    assert [one.name for one in crontab.entries()] == ["toy"]
     with pytest.raises(UsageError, match="nothing is scheduled as other"):
-        schedule.load(schedule.file_of("other"))
+        crontab.load(crontab.file_of("other"))
 
 
 @pytest.mark.parametrize(("code", "silent"), [(0, True), (5, True), (10, False), (130, False)])
@@ -164,18 +163,18 @@ def test_what_cron_would_miss_is_found(entry: Entry) -> None:
 
 
 def test_the_stated_environment_has_no_agent_and_a_whole_path() -> None:
-    stated = schedule.stated_environment({"SSH_AUTH_SOCK": "/x", "XDG_STATE_HOME": "/s"})
+    stated = crontab.stated_environment({"SSH_AUTH_SOCK": "/x", "XDG_STATE_HOME": "/s"})
     assert "SSH_AUTH_SOCK" not in stated and stated["XDG_STATE_HOME"] == "/s"
     assert "/usr/sbin" in stated["PATH"].split(os.pathsep)
 
 
-def test_lines_after_an_entry_whose_end_was_removed_stay(entry: schedule.Entry) -> None:
-    begin, line, _ = schedule.with_entry("", entry).splitlines()
+def test_lines_after_an_entry_whose_end_was_removed_stay(entry: crontab.Entry) -> None:
+    begin, line, _ = crontab.with_entry("", entry).splitlines()
     for damaged in (f"{begin}\n{line}\n{TABLE}", f"{begin}\n{TABLE}", f"{TABLE}{begin}\n"):
-        assert schedule.without(damaged, "toy") == TABLE
+        assert crontab.without(damaged, "toy") == TABLE
 
 
 def test_a_name_that_no_file_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="is no entry's name"):
-        schedule.load(schedule.file_of("x" * 5000))
+        crontab.load(crontab.file_of("x" * 5000))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from deployctl.engine import ledger, takeover
-from deployctl.engine.gaps import Gaps
+from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.run import recovery
+from deployctl.engine.run.downtime import Gaps
 
 BEGIN = {"kind": "begin", "run": "r1", "playbook": "up", "release": "new", "current": "old"}
 SWITCHING = {"kind": "phase", "run": "r1", "phase": "switching"}
@@ -30,17 +31,17 @@ END = {"kind": "end", "run": "r1", "outcome": "deployed"}
 def test_a_run_without_an_end_died_in_its_last_phase(
     entries: list[dict[str, Any]], phase: str | None
 ) -> None:
-    dead = takeover.find(entries)
+    dead = recovery.find(entries)
     assert (dead and dead.phase) == phase
 
 
 def test_its_end_is_told_by_who_found_it() -> None:
-    dead = takeover.find([BEGIN, SWITCHING])
+    dead = recovery.find([BEGIN, SWITCHING])
     assert dead is not None
-    entry = takeover.closing(dead, "r2", "new")
+    entry = recovery.closing(dead, "r2", "new")
     assert (entry["run"], entry["outcome"], entry["closed_by"]) == ("r1", "died", "r2")
     assert (entry["phase"], entry["left_serving"]) == ("switching", "new")
-    assert takeover.find([BEGIN, SWITCHING, entry]) is None
+    assert recovery.find([BEGIN, SWITCHING, entry]) is None
 
 
 RUNS = {"state": "running", "pid": 5, "start": 50}
@@ -65,9 +66,9 @@ RUNS = {"state": "running", "pid": 5, "start": 50}
 def test_a_gap_begins_where_the_dead_run_made_it(
     phases: list[dict[str, Any]], unit: dict[str, Any], closed: Any, seconds: float | None
 ) -> None:
-    dead = takeover.find([BEGIN, *phases])
+    dead = recovery.find([BEGIN, *phases])
     assert dead is not None
-    assert takeover.without_service(dead, unit, closed) == seconds
+    assert recovery.without_service(dead, unit, closed) == seconds
 
 
 @pytest.mark.parametrize(
@@ -83,9 +84,9 @@ def test_a_gap_begins_where_the_dead_run_made_it(
 def test_only_a_way_back_is_finished_first(
     phases: list[dict[str, Any]], wanted: str, current: str | None, back: bool
 ) -> None:
-    dead = takeover.find([BEGIN, *phases])
+    dead = recovery.find([BEGIN, *phases])
     assert dead is not None
-    assert takeover.must_go_back(dead, wanted, current) is back
+    assert recovery.must_go_back(dead, wanted, current) is back
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 import deployctl.agent
 from deployctl.hosts.bundle import BOOTSTRAP, bundle
 
-AGENT = sorted(Path(deployctl.agent.__file__).parent.glob("*.py"))
+HOME = Path(deployctl.agent.__file__).parent
+AGENT = sorted(HOME.rglob("*.py"))
 OLDEST = (3, 9)
 
 
@@ -24,8 +25,8 @@ def test_the_same_code_has_the_same_hash() -> None:
 def test_it_is_packed() -> None:
     with zipfile.ZipFile(io.BytesIO(bundle().data)) as archive:
         names = archive.namelist()
-        assert {f"deployctl_agent/{path.name}" for path in AGENT} < set(names)
-        assert archive.read("deployctl_agent/main.py") == AGENT[0].with_name("main.py").read_bytes()
+        assert {f"deployctl_agent/{path.relative_to(HOME)}" for path in AGENT} < set(names)
+        assert archive.read("deployctl_agent/main.py") == (HOME / "main.py").read_bytes()
     assert len(bundle().data) < sum(path.stat().st_size for path in AGENT) / 2
 
 

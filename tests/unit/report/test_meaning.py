@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.report.meaning import meaning
+from deployctl.report.outcomes import meaning
 from deployctl.report.summary import lines
 from tests.unit.report import documents
 

@@ -10,7 +10,7 @@ from deployctl.config.profile import Profile
 from deployctl.report.holders import lines
 from deployctl.steps.clean import CleanStep
 from deployctl.steps.gpus import clearing
-from deployctl.steps.gpus.scene import Scene, scene
+from deployctl.steps.gpus.gpu_snapshot import Scene, scene
 from deployctl.steps.interface import Answers, Deployment, Plan, Unanswered, Unknown
 
 UUIDS = ("GPU-a", "GPU-b", "GPU-c")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent import nvidia_table
+from deployctl.agent.gpu import nvidia_table
 from deployctl.config.clean import Scope
 from deployctl.steps.gpus import passthrough
 from deployctl.steps.gpus.holders import Process, join

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.agent import nvidia_table
+from deployctl.agent.gpu import nvidia_table
 from deployctl.config.clean import Scope
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Mine, Verdict, judge, select, system_name

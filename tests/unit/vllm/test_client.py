@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from deployctl.errors import UsageError
-from deployctl.vllm.asking import requests
-from deployctl.vllm.asking.client import Client, Limits, Request, RequestFailed, Served
+from deployctl.vllm.client import requests
+from deployctl.vllm.client.client import Client, Limits, Request, Served
+from deployctl.vllm.client.outcome import RequestFailed
 from tests.hosts.lab.ports import free_port
 from tests.unit.vllm.loopback import Behaviour, events, respond, serving, stream, until_closed
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployctl.vllm.asking.event_stream import EventStream
+from deployctl.vllm.client.event_stream import EventStream
 
 DOCUMENTS = [json.dumps({"choices": [{"delta": {"content": "é\u2028"}}]}), "[1, 2]", "[DONE]"]
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from deployctl.steps.servers.plain_server import plain_argv
 from deployctl.vllm.acceptance.lossless import compare, first_difference
-from deployctl.vllm.asking import load
-from deployctl.vllm.asking.answers import Answer
-from deployctl.vllm.asking.client import Client
-from deployctl.vllm.asking.prompt_sets import Prompt
+from deployctl.vllm.client import load
+from deployctl.vllm.client.answers import Answer
+from deployctl.vllm.client.client import Client
+from deployctl.vllm.client.prompt_sets import Prompt
 from tests.unit.vllm.loopback import events, respond, serving, stream
 
 

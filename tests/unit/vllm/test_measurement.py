@@ -14,8 +14,8 @@ from deployctl.vllm.acceptance import measurement
 from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Protocol, measure
-from deployctl.vllm.asking.client import Client
-from deployctl.vllm.asking.prompt_sets import Prompt
+from deployctl.vllm.client.client import Client
+from deployctl.vllm.client.prompt_sets import Prompt
 from tests.unit.vllm.loopback import respond, serving
 
 K = 3

@@ -12,8 +12,8 @@ import pytest
 from huggingface_hub import constants
 
 from deployctl.errors import ConfigError
-from deployctl.vllm.asking.prompt_sets import SHIPPED, Prompt, load
-from deployctl.vllm.asking.requests import lengthened
+from deployctl.vllm.client.prompt_sets import SHIPPED, Prompt, load
+from deployctl.vllm.client.requests import lengthened
 from tests.unit.vllm.loopback import respond, serving
 
 

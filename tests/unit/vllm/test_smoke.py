@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.asking.answers import Answer, read
-from deployctl.vllm.asking.client import RequestFailed
-from deployctl.vllm.asking.smoke import Expectation, check, code_blocks, tokens_per_second, worst
+from deployctl.vllm.client.answers import Answer, read
+from deployctl.vllm.client.outcome import RequestFailed
+from deployctl.vllm.client.smoke import Expectation, check, code_blocks, tokens_per_second, worst
 
 CASES = Path(__file__).parents[2] / "cases"
 CHAT = {

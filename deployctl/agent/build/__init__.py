@@ -1,0 +1,1 @@
+"""What builds an environment and proves that it is whole."""

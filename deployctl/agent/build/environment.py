@@ -1,0 +1,139 @@
+"""What a host offers for building, and what an environment on it really holds."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from typing import Any, Dict, List, Optional
+
+from ..core import programs
+from ..core.interface import Call
+from .installed import builders, complete, imports
+from .sources import first_found, resolve_source, same_tree, source_facts
+from .wheel_store import prune_wheels, wheels
+
+_TOOLS = ("git", "gcc", "g++", "cmake", "ninja", "ccache", "sccache", "nvcc")
+_PYTHONS = re.compile(r"python3\.\d+")
+
+
+def tools(call: Call) -> Dict[str, Any]:
+    """Programs (path or None), Pythons by version, processors, memory in bytes, C library and
+    GPU architectures. `capabilities` is None where a driver is there and does not say."""
+    uv = _uv(call)
+    found: Dict[str, Any] = {name: _program(call, name) for name in _TOOLS}
+    found.update(
+        uv=uv,
+        uv_version=_uv_version(call, uv),
+        pythons=_pythons(call),
+        cpus=_cpus(),
+        memory_available=_memory_available(),
+        machine=platform.machine(),
+        libc="-".join(platform.libc_ver(sys.executable)),
+        capabilities=_capabilities(call),
+        nvcc_version=_nvcc_version(call, found["nvcc"]),
+    )
+    return found
+
+
+def _program(call: Call, name: str) -> Optional[str]:
+    found = programs.find(call, name)
+    if found is None and name == "nvcc" and os.access("/usr/local/cuda/bin/nvcc", os.X_OK):
+        return "/usr/local/cuda/bin/nvcc"
+    return found
+
+
+def _uv(call: Call) -> Optional[str]:
+    """uv on the PATH, where its installers put it, beside our Python, or the one sent by us."""
+    places = (
+        "~/.local/bin/uv",
+        "~/.cargo/bin/uv",
+        os.path.join(os.path.dirname(sys.executable), "uv"),
+        "@/tools/uv",
+    )
+    found = programs.find(call, "uv")
+    for place in places:
+        path = call.path(place)
+        if found is None and os.access(path, os.X_OK):
+            found = path
+    return found
+
+
+def _uv_version(call: Call, uv: Optional[str]) -> Optional[str]:
+    if uv is None:
+        return None
+    answer = programs.ask(call, [uv, "--version"], 10)
+    words = answer.stdout.split()
+    return words[1] if answer.status == 0 and len(words) > 1 else None
+
+
+def _pythons(call: Call) -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    for place in call.environment()["PATH"].split(os.pathsep):
+        try:
+            names = sorted(os.listdir(place))
+        except OSError:
+            continue  # not there, or not ours to look into
+        for name in names:
+            if _PYTHONS.fullmatch(name):
+                found.setdefault(name[len("python") :], os.path.join(place, name))
+    return found
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _memory_available() -> Optional[int]:
+    """Bytes: what the kernel says, or what the cgroup leaves, whichever is less."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    amounts = [int(lines["MemAvailable"].split()[0]) * 1024]
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            with open(limit, encoding="ascii") as file, open(used, encoding="ascii") as current:
+                amounts.append(max(0, int(file.read()) - int(current.read())))
+        except (OSError, ValueError):
+            continue  # no such controller here, or "max"
+    return min(amounts)
+
+
+def _capabilities(call: Call) -> Optional[List[str]]:
+    """Compute capabilities of the GPUs here (`12.0`), [] where there is no driver."""
+    smi = programs.find(call, "nvidia-smi")
+    if smi is None:
+        return None if os.path.exists("/proc/driver/nvidia/version") else []
+    argv = [smi, "--query-gpu=compute_cap", "--format=csv,noheader"]
+    answer = programs.ask(call, argv, 20)
+    lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
+    if answer.status != 0 or not all(re.fullmatch(r"\d+\.\d+", line) for line in lines):
+        return None
+    return sorted(set(lines))
+
+
+def _nvcc_version(call: Call, nvcc: Optional[str]) -> Optional[str]:
+    if nvcc is None:
+        return None
+    match = re.search(r"release (\d+\.\d+)", programs.ask(call, [nvcc, "--version"], 20).stdout)
+    return match.group(1) if match else None
+
+
+OPERATIONS = (
+    tools,
+    complete,
+    imports,
+    builders,
+    resolve_source,
+    source_facts,
+    same_tree,
+    first_found,
+    wheels,
+    prune_wheels,
+)

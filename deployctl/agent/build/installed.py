@@ -1,0 +1,217 @@
+"""Whether an environment is whole: records, sizes, hashes, imports, and who still works on it."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import glob
+import hashlib
+import json
+import os
+import re
+from email.parser import Parser
+from typing import Any, Dict, List, Optional
+
+from ..core import programs
+from ..core.interface import AgentError, Call
+from ..processes.processes import command, describe_process, everyone
+from .dist_records import site_packages
+
+SHOWN = 10
+
+# One child imports torch and forks once an extension: two variants of one extension register the
+# same operators and cannot live in one process.
+_IMPORTS = """\
+import importlib, json, os, sys
+answer = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+wanted = json.loads(sys.argv[1])
+def tried(name):
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                # A library of torch operators alone is no module; torch loads it by its path.
+                if "module export function" not in str(error):
+                    raise
+                torch.ops.load_library(error.path)
+            os.write(write, b"ok")
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode()[:4000])
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read().decode("utf-8", "replace")
+    status = os.waitpid(child, 0)[1]
+    if said == "ok":
+        return None
+    return said or f"the import ended by signal {status & 127}"
+found = {"torch": None, "torch_error": None}
+try:
+    import torch
+    found["torch"] = {"version": torch.__version__, "cuda": torch.version.cuda,
+                      "architectures": torch.cuda.get_arch_list() if torch.version.cuda else []}
+except ImportError as error:
+    found["torch_error"] = str(error)
+found["extensions"] = {name: tried(name) for name in wanted["extensions"]}
+package = importlib.import_module(wanted["package"])
+try:
+    version = importlib.import_module(wanted["package"] + "._version")
+    commit = getattr(version, "__commit_id__", None)
+except ImportError:
+    commit = None
+found.update(version=getattr(package, "__version__", None), file=package.__file__, commit=commit)
+json.dump(found, answer)
+"""
+
+
+def complete(
+    call: Call, environment: str, package: str = "vllm", deep: bool = False
+) -> Dict[str, Any]:
+    """What `environment` holds, by its records: every distribution with its version, which of
+    them provide `package`, and every recorded file that is missing or has another size (another
+    hash, when `deep`). Errors: `no-environment`."""
+    site = site_packages(call.path(environment))
+    distributions = [_distribution(path, package) for path in _dist_infos(site)]
+    problems: List[str] = []
+    entries = 0
+    for found in distributions:
+        count, wrong = _check_record(site, found.pop("record"), deep)
+        entries += count
+        found["problems"] = len(wrong)
+        problems += [f"{found['name']}: {text}" for text in wrong]
+    extensions = sorted(
+        os.path.relpath(path, site)
+        for path in glob.glob(
+            os.path.join(glob.escape(site), package, "**", "*.so"), recursive=True
+        )
+    )
+    return {
+        "site_packages": site,
+        "providers": [d for d in distributions if d.pop("provides")],
+        "distributions": distributions,
+        "entries": entries,
+        "problems": problems[:SHOWN],
+        "problem_count": len(problems),
+        "extensions": extensions,
+        "deep": deep,
+    }
+
+
+def imports(
+    call: Call,
+    environment: str,
+    extensions: List[str],
+    package: str = "vllm",
+    timeout: float = 300.0,
+) -> Dict[str, Any]:
+    """Import `package` and each extension in children of the environment's own Python:
+    ``{"version", "file", "commit", "torch", "torch_error", "extensions": {name: error|None}}``.
+    Errors: `import-failed` with the last words, `timeout`."""
+    python = os.path.join(call.path(environment), "bin", "python")
+    wanted = json.dumps({"package": package, "extensions": extensions})
+    answer = programs.ask(call, [python, "-I", "-c", _IMPORTS, wanted], timeout)
+    if answer.status is None:
+        raise AgentError("timeout", f"import {package} took longer than {timeout:g} s")
+    if answer.status != 0:
+        lines = answer.stderr.strip().splitlines()
+        why = lines[-1] if lines else f"status {answer.status}"
+        raise AgentError("import-failed", f"import {package}: {why}", answer.stderr[-4000:])
+    found: Dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+def builders(call: Call, paths: List[str]) -> List[Dict[str, Any]]:
+    """Processes that work below one of these paths: by working directory, program or argument."""
+    given = [call.path(path) for path in paths]
+    # The kernel tells paths without the links that may stand in them.
+    places = [*given, *(os.path.realpath(place) for place in given)]
+    found = []
+    for stat in everyone():
+        if stat.pid == os.getpid() or stat.state in "ZX":
+            continue
+        named = command(stat.pid) + [_link(stat.pid, "cwd"), _link(stat.pid, "exe")]
+        if any(_below(text, place) for text in named for place in places):
+            found.append(describe_process(stat))
+    return found
+
+
+def _link(pid: int, name: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/{name}")
+    except OSError:
+        return ""
+
+
+def _below(text: str, place: str) -> bool:
+    return text == place or text.startswith(place + os.sep)
+
+
+def _dist_infos(site: str) -> List[str]:
+    return sorted(glob.glob(os.path.join(glob.escape(site), "*.dist-info")))
+
+
+def _distribution(path: str, package: str) -> Dict[str, Any]:
+    name, version = os.path.basename(path)[: -len(".dist-info")].rsplit("-", 1)
+    metadata = _text(os.path.join(path, "METADATA"))
+    if metadata:
+        headers = Parser().parsestr(metadata, headersonly=True)
+        name, version = headers["Name"] or name, headers["Version"] or version
+    direct = _text(os.path.join(path, "direct_url.json"))
+    record = _text(os.path.join(path, "RECORD"))
+    rows = list(csv.reader(record.splitlines())) if record else []
+    normal = re.sub(r"[-_.]+", "_", name).lower()
+    installer = (_text(os.path.join(path, "INSTALLER")) or "").strip() or None
+    holds = any(row and row[0] == f"{package}/__init__.py" for row in rows)
+    return {
+        "name": name,
+        "version": version,
+        "dist_info": os.path.basename(path),
+        "installer": installer,
+        "direct_url": json.loads(direct) if direct else None,
+        # A dist-info of the package's own name without a record is a half install.
+        "provides": holds or (normal == package and not rows),
+        "record": rows,
+    }
+
+
+def _check_record(site: str, rows: List[List[str]], deep: bool) -> "tuple[int, List[str]]":
+    if not rows:
+        return 0, ["no RECORD"]
+    wrong = []
+    for row in rows:
+        # Bytecode is made anew at install, whatever a wheel has recorded.
+        if len(row) < 3 or row[0].endswith(".pyc"):
+            continue
+        path = os.path.join(site, row[0])
+        try:
+            size: Optional[int] = os.stat(path).st_size
+        except OSError:
+            size = None
+        if size is None:
+            wrong.append(f"{row[0]} is missing")
+        elif row[2] and size != int(row[2]):
+            wrong.append(f"{row[0]} has {size} bytes, recorded are {row[2]}")
+        elif deep and row[1] and not _has_hash(path, row[1]):
+            wrong.append(f"{row[0]} has another hash than recorded")
+    return len(rows), wrong
+
+
+def _has_hash(path: str, recorded: str) -> bool:
+    algorithm, value = recorded.split("=", 1)
+    digest = hashlib.new(algorithm)
+    with open(path, "rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            digest.update(piece)
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode() == value
+
+
+def _text(path: str) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,202 @@
+"""What a wanted source is right now: a moving ref as the commit that it points to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import Any, Dict, List, Optional
+
+from ..core import programs
+from ..core.interface import AgentError, Call
+from .git import Git, without_credentials
+
+_FULL = re.compile(r"[0-9a-f]{40}")
+_PARTIAL = re.compile(r"[0-9a-f]{7,39}")
+REMOTE_LIMIT = 60.0
+
+
+def resolve_source(
+    call: Call,
+    url: str = "",
+    ref: Optional[str] = None,
+    pr: Optional[int] = None,
+    wheel: Optional[str] = None,
+    path: Optional[str] = None,
+) -> Dict[str, Any]:
+    """One source as ``{"kind", "identity", "commit", "ref", "dirty"}``; equal identities are
+    equal contents.
+
+    Errors: `no-git`, `network`, `repository`, `no-ref`, `ambiguous-ref`, `no-file`.
+    """
+    if wheel is not None:
+        return _wheel(call, wheel)
+    program = programs.find(call, "git")
+    if program is None:
+        raise AgentError("no-git", "git is not installed here")
+    if path is not None:
+        return _checkout(Git(program, call.path(path)), call.path(path))
+    if pr is not None:
+        return _remote(Git(program), url, f"refs/pull/{pr}/head", "pr")
+    assert ref is not None
+    if _FULL.fullmatch(ref):
+        return {"kind": "ref", "identity": ref, "commit": ref, "ref": None, "dirty": False}
+    return _remote(Git(program), url, ref, "ref")
+
+
+def _remote(git: Git, url: str, ref: str, kind: str) -> Dict[str, Any]:
+    names = [ref] if ref.startswith("refs/") or ref == "HEAD" else []
+    names = names or [f"refs/heads/{ref}", f"refs/tags/{ref}"]
+    wanted = [*names, *[f"{name}^{{}}" for name in names if not name.startswith("refs/pull/")]]
+    partial = bool(_PARTIAL.fullmatch(ref))
+    patterns = [] if partial else wanted
+    listed = git.run("ls-remote", "--", url, *patterns, timeout=REMOTE_LIMIT)
+    found: Dict[str, str] = {}
+    for line in listed.splitlines():
+        commit, name = line.split("\t", 1)
+        found[name] = commit
+    here = [name for name in names if name in found]
+    if len(here) > 1:
+        raise AgentError(
+            "ambiguous-ref", f"{ref} is a branch and a tag there: write {' or '.join(names)}"
+        )
+    if here:
+        # An annotated tag is an object of its own; what it points to has the name with ^{}.
+        commit = found.get(f"{here[0]}^{{}}", found[here[0]])
+        return {"kind": kind, "identity": commit, "commit": commit, "ref": here[0], "dirty": False}
+    tips = sorted({c for c in found.values() if partial and c.startswith(ref)})
+    if len(tips) == 1:
+        return {"kind": kind, "identity": tips[0], "commit": tips[0], "ref": None, "dirty": False}
+    shown = without_credentials(url)
+    if kind == "pr":
+        raise AgentError("no-ref", f"{shown} has no pull request {ref.split('/')[2]}")
+    hint = ": give all 40 digits of a commit" if partial else ""
+    raise AgentError("no-ref", f"{shown} has no branch or tag {ref}{hint}")
+
+
+def _checkout(git: Git, folder: str) -> Dict[str, Any]:
+    """A checkout by the tree that its files make, changes and new files included."""
+    if not os.path.isdir(folder):
+        raise AgentError("no-file", f"there is no folder {folder}")
+    if not git.succeeds("rev-parse", "--verify", "-q", "HEAD^{commit}"):
+        raise AgentError("repository", f"{folder} is not a git checkout with a commit")
+    commit = git.run("rev-parse", "HEAD^{commit}").strip()
+    objects = git.run("rev-parse", "--path-format=absolute", "--git-path", "objects").strip()
+    with tempfile.TemporaryDirectory() as scratch:
+        # Neither the checkout's index nor its objects are touched.
+        own = {
+            "GIT_INDEX_FILE": os.path.join(scratch, "index"),
+            "GIT_OBJECT_DIRECTORY": scratch,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
+        }
+        apart = Git(git.program, folder, own)
+        apart.run("read-tree", "HEAD")
+        apart.run("add", "--all", "--", ".")
+        tree = apart.run("write-tree").strip()
+    dirty = tree != git.run("rev-parse", "HEAD^{tree}").strip()
+    identity = f"{commit}+{tree}" if dirty else commit
+    answer = {"kind": "path", "identity": identity, "commit": commit, "ref": None, "dirty": dirty}
+    return dict(answer, place=folder)
+
+
+def _wheel(call: Call, wheel: str) -> Dict[str, Any]:
+    answer: Dict[str, Any] = {"kind": "wheel", "commit": None, "ref": None, "dirty": False}
+    if "://" in wheel:
+        return dict(answer, identity=without_credentials(wheel))
+    path = call.path(wheel)
+    if not os.path.isfile(path):
+        raise AgentError("no-file", f"there is no wheel {path}")
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            digest.update(piece)
+    return dict(answer, identity=f"{os.path.basename(path)}:{digest.hexdigest()}")
+
+
+def source_facts(call: Call, repository: str, commit: str) -> Dict[str, Any]:
+    """What the choice of a strategy depends on, from a fetched repository: ``{"merge_base",
+    "changed", "tag", "tag_commit"}``.
+
+    `merge_base` is that with upstream's main branch (None where upstream was not fetched),
+    `changed` the paths that differ from it, `tag` the last release tag before it.
+    """
+    git = Git(_program(call), call.path(repository))
+    upstream = "refs/deployctl/upstream"
+    answer: Dict[str, Any] = {"merge_base": None, "changed": None, "tag": None, "tag_commit": None}
+    base = commit
+    if git.succeeds("rev-parse", "--verify", "-q", upstream):
+        try:
+            base = git.run("merge-base", upstream, commit).strip()
+        except AgentError:
+            return answer  # unrelated histories
+        changed = git.run("diff", "--name-only", "--no-renames", "-z", base, commit)
+        answer.update(merge_base=base, changed=[name for name in changed.split("\0") if name])
+    tags = git.run("tag", "--merged", base, "--sort=-creatordate", "--list", "v[0-9]*").split()
+    released = [tag for tag in tags if re.fullmatch(r"v\d+(\.\d+)+(\.post\d+)?", tag)]
+    if released:
+        pointed = git.run("rev-parse", f"{released[0]}^{{commit}}").strip()
+        answer.update(tag=released[0], tag_commit=pointed)
+    return answer
+
+
+def same_tree(call: Call, repository: str, commit: str, site_packages: str) -> Dict[str, Any]:
+    """Compare every Python file of `vllm/` at a commit with what is installed, by git's own
+    hashes: ``{"compared", "different": [path, …], "left_out": [path, …]}``. Files that a build
+    generates do not count, the repository does not track them; `left_out` are those that it does
+    not package."""
+    git = Git(_program(call), call.path(repository))
+    listed = git.run("ls-tree", "-r", "-z", commit, "--", "vllm")
+    site = call.path(site_packages)
+    compared = 0
+    different: List[str] = []
+    left_out: List[str] = []
+    for entry in listed.split("\0"):
+        head, _, path = entry.partition("\t")
+        if not path.endswith(".py") or not head.startswith("100"):
+            continue
+        found = _blob(os.path.join(site, path))
+        if found is None:
+            left_out.append(path)
+            continue
+        compared += 1
+        if found != head.split()[2]:
+            different.append(path)
+    return {"compared": compared, "different": different, "left_out": left_out}
+
+
+def _blob(path: str) -> Optional[str]:
+    """A file's name as a git object."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def first_found(call: Call, urls: List[str], timeout: float = 30.0) -> Dict[str, Any]:
+    """The first of these URLs that is there: ``{"url", "tried": {url: status or error}}``; the
+    host's own proxy settings hold."""
+    tried: Dict[str, Any] = {}
+    for url in urls:
+        request = urllib.request.Request(url, method="HEAD")
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                tried[url] = answer.status
+                return {"url": url, "tried": tried}
+        except urllib.error.HTTPError as error:
+            tried[url] = error.code
+        except (OSError, ValueError, HTTPException) as error:
+            tried[url] = str(error).strip() or type(error).__name__
+    return {"url": None, "tried": tried}
+
+
+def _program(call: Call) -> str:
+    program = programs.find(call, "git")
+    if program is None:
+        raise AgentError("no-git", "git is not installed here")
+    return program

@@ -1,0 +1,95 @@
+"""Built wheels, kept by the key of everything that made them: `@/wheels/<key>/`.
+
+Beside the wheel lies `wheel.json`; it is written last, so that a folder without it is no wheel.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import shutil
+import time
+from typing import Any, Dict, List
+
+from ..core.atomic_files import read_json, write_json
+from ..core.interface import Call
+
+WHEELS = "@/wheels"
+RECORD = "wheel.json"
+
+
+def keep(folder: str, target: str, record: str) -> int:
+    """A chore: move the one wheel of `folder` to `target`, with `record` (JSON) beside it."""
+    found = glob.glob(os.path.join(glob.escape(folder), "*.whl"))
+    if len(found) != 1:
+        print(f"{len(found)} wheels in {folder}, not one")
+        return 1
+    os.makedirs(target, exist_ok=True)
+    for old in glob.glob(os.path.join(glob.escape(target), "*")):
+        os.unlink(old)
+    wheel = os.path.join(target, os.path.basename(found[0]))
+    shutil.move(found[0], wheel)
+    content = dict(json.loads(record))
+    content.update(
+        wheel=os.path.basename(wheel),
+        sha256=_digest(wheel),
+        size=os.path.getsize(wheel),
+        built=time.time(),
+    )
+    write_json(os.path.join(target, RECORD), content)
+    print(f"{content['wheel']} is kept, {content['size']} bytes")
+    return 0
+
+
+def wheels(call: Call) -> List[Dict[str, Any]]:
+    """Every kept wheel: its record with `key`, `path`, `used` (last use, Unix time) and `whole`
+    (the file is there with its size)."""
+    found = []
+    for path in sorted(glob.glob(call.pattern(f"{WHEELS}/*/{RECORD}"))):
+        record = read_json(path)
+        if record is None:
+            continue
+        folder = os.path.dirname(path)
+        wheel = os.path.join(folder, record["wheel"])
+        try:
+            size, used = os.path.getsize(wheel), os.path.getatime(wheel)
+        except FileNotFoundError:
+            size, used = -1, 0.0
+        whole = size == record["size"]
+        record.update(key=os.path.basename(folder), path=wheel, whole=whole)
+        record["used"] = max(record["built"], used if whole else 0)
+        found.append(record)
+    return found
+
+
+def prune_wheels(call: Call, limit: int, keep: List[str]) -> Dict[str, Any]:
+    """Remove the wheels that were not used for the longest until the rest has at most `limit`
+    bytes; those whose keys are in `keep` stay. Gives `removed` (keys) and `size` of the rest."""
+    kept = sorted(wheels(call), key=lambda record: record["used"])
+    size = sum(record["size"] for record in kept)
+    removed = []
+    for record in kept:
+        if size <= limit:
+            break
+        if record["key"] in keep:
+            continue
+        folder = os.path.dirname(record["path"])
+        size -= record["size"]
+        try:
+            # Without its record it is no wheel any more, wherever the removal is cut off.
+            os.unlink(os.path.join(folder, RECORD))
+        except FileNotFoundError:
+            continue  # somebody else is removing it
+        shutil.rmtree(folder)
+        removed.append(record["key"])
+    return {"removed": removed, "size": size}
+
+
+def _digest(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()

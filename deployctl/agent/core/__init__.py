@@ -1,0 +1,1 @@
+"""The agent's conversation and what every operation uses."""

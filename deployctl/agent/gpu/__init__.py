@@ -1,0 +1,1 @@
+"""GPUs: their state, their holders, their device files."""

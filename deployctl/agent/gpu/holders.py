@@ -1,0 +1,251 @@
+"""Who holds the GPUs: every process's open and mapped device files, by device number.
+
+Only facts; whose a process is and whether it is stopped is decided by the controller. A table that
+cannot be read is named, so that nobody takes "not seen" for "not there".
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import queue
+import threading
+from contextlib import suppress
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+
+from ..processes import namespaces, processes
+from .devices import Devices
+
+ANSWER_WITHIN = 2.0
+"""Seconds for one process's tables: those of a process stuck in the kernel never come."""
+
+Facts = Dict[str, Any]
+
+
+def read_process(stat: processes.Stat, devices: Devices, root: str) -> Iterable[Facts]:
+    """What is known of a process, again and again with more of it, the safest tables first.
+
+    The last one is complete. Reading maps and the command line takes the process's memory lock,
+    which a process stuck in a driver may hold for ever.
+    """
+    base = _living_base(stat)
+    unreadable: List[str] = []
+    facts = dict(bare_facts(stat), unreadable=unreadable)
+    if base is None:
+        yield dict(facts, zombie=True)
+        return
+    marks = Marks(root)
+    facts.update(_place(stat.pid, base, unreadable))
+    facts["devices"] = sorted(_open_devices(base, devices, marks, unreadable))
+    yield dict(facts, marks=marks.found(), unreadable=[*unreadable, "maps", "cmdline"])
+    facts["mapped"] = sorted(_mapped_devices(base, devices, marks, unreadable))
+    facts["command"] = processes.command(stat.pid)
+    for argument in facts["command"]:
+        marks.see("argument", argument)
+    yield dict(facts, marks=marks.found())
+
+
+def bare_facts(stat: processes.Stat) -> Facts:
+    """What anybody may know of a process."""
+    return {
+        "pid": stat.pid,
+        "start": stat.start,
+        "comm": stat.comm,
+        "state": stat.state,
+        "parent": stat.parent,
+        "group": stat.group,
+        "session": stat.session,
+        "zombie": False,
+        "uid": None,
+        "user": None,
+        "inner_pids": [stat.pid],
+        "container": None,
+        "service": None,
+        "frozen": False,
+        "namespaces": [],
+        "executable": None,
+        "devices": [],
+        "mapped": [],
+        "marks": [],
+        "command": [],
+        "unreadable": [],
+    }
+
+
+def _living_base(stat: processes.Stat) -> Optional[str]:
+    """Where the tables lie: a process whose first thread has ended lives on in its others."""
+    base = "/proc/%d" % stat.pid
+    if stat.state not in "ZX":
+        return base
+    try:
+        threads = [name for name in os.listdir(base + "/task") if name != str(stat.pid)]
+        for name in threads:
+            if namespaces.read_status("%s/task/%s" % (base, name))["State"][0] not in "ZX":
+                return "%s/task/%s" % (base, name)
+    except (OSError, KeyError):
+        pass
+    return None
+
+
+def _place(pid: int, base: str, unreadable: List[str]) -> Facts:
+    status = namespaces.read_status(base)
+    uid = int(status["Uid"].split()[0])
+    groups = namespaces.cgroups(pid)
+    place: Facts = {
+        "uid": uid,
+        "user": namespaces.user_name(uid),
+        "inner_pids": [int(number) for number in status.get("NSpid", str(pid)).split()],
+        "container": namespaces.container(groups),
+        "service": namespaces.service(groups),
+        "frozen": namespaces.frozen(groups, namespaces.wait_channel(base)),
+    }
+    try:
+        place["namespaces"] = namespaces.namespaces(pid)
+        place["executable"] = os.readlink(base + "/exe")
+    except PermissionError:
+        unreadable.append("ns")
+    except OSError:
+        # A kernel thread has no executable.
+        pass
+    return place
+
+
+def _open_devices(
+    base: str, devices: Devices, marks: "Marks", unreadable: List[str]
+) -> Iterable[str]:
+    found: Set[str] = set()
+    try:
+        numbers = os.listdir(base + "/fd")
+        marks.see("directory", os.readlink(base + "/cwd"))
+    except PermissionError:
+        unreadable.append("fd")
+        return found
+    for number in numbers:
+        link = "%s/fd/%s" % (base, number)
+        try:
+            target = os.readlink(link)
+        except OSError:
+            continue
+        marks.see("file", target)
+        # Asking a file on a network that is down would wait for it; device files are not there.
+        if target.startswith("/dev/") or "nvidia" in os.path.basename(target):
+            name = devices.of_file(link)
+            if name:
+                found.add(name)
+    return found
+
+
+def _mapped_devices(
+    base: str, devices: Devices, marks: "Marks", unreadable: List[str]
+) -> Iterable[str]:
+    """A mapping keeps the device after its file is closed. Its number is that of the mapped
+    file; the one in `maps` is the file system's."""
+    found: Set[str] = set()
+    try:
+        with open(base + "/maps", encoding="utf-8", errors="replace") as file:
+            lines = file.readlines()
+    except PermissionError:
+        unreadable.append("maps")
+        return found
+    seen: Set[str] = set()
+    for line in lines:
+        fields = line.rstrip("\n").split(None, 5)
+        if len(fields) < 6 or fields[5] in seen:
+            continue
+        seen.add(fields[5])
+        marks.see("mapping", fields[5])
+        if fields[5].startswith("/dev/") or "nvidia" in os.path.basename(fields[5]):
+            name = _mapped_file(base, fields[0], fields[5], devices)
+            if name:
+                found.add(name)
+    return found
+
+
+def _mapped_file(base: str, addresses: str, path: str, devices: Devices) -> Optional[str]:
+    first, last = (int(part, 16) for part in addresses.split("-"))
+    by_address = "%s/map_files/%x-%x" % (base.split("/task/")[0], first, last)
+    return devices.of_file(by_address) or devices.of_file(base + "/root" + path)
+
+
+class Marks:
+    """What ties a process to this host's profiles, environments and jobs: paths below the root."""
+
+    def __init__(self, root: str) -> None:
+        self._prefixes = _prefixes(root)
+        self._found: Dict[str, Facts] = {}
+
+    def see(self, how: str, path: str) -> None:
+        for kind, prefix in self._prefixes:
+            if path.startswith(prefix):
+                name = path[len(prefix) :].split("/", 1)[0]
+                self._found.setdefault(kind + name, {"kind": kind, "name": name, "how": how})
+
+    def found(self) -> List[Facts]:
+        return [self._found[key] for key in sorted(self._found)]
+
+
+KINDS = ("profiles", "environments", "jobs")
+
+
+@functools.lru_cache(maxsize=None)
+def _prefixes(root: str) -> List[Tuple[str, str]]:
+    """Kinds with the beginnings of their paths: as they are given and, where the root is a link,
+    as the kernel tells them. A link below the root is not followed: it may lead into another
+    root, and what runs there is not ours."""
+    tops = dict.fromkeys((root, os.path.realpath(root)))
+    places = [(kind, os.path.join(top, kind)) for top in tops for kind in KINDS]
+    return [(kind, place + "/") for kind, place in places]
+
+
+def read_all(
+    stats: List[processes.Stat],
+    read: Callable[[processes.Stat], Iterable[Facts]],
+    within: float = ANSWER_WITHIN,
+) -> List[Facts]:
+    """Read every process's tables; one that does not answer in time is left with what was read.
+
+    The reading thread is abandoned then, and another goes on with the rest.
+    """
+    found: Dict[int, Facts] = {}
+    rest = list(stats)
+    while rest:
+        answers: "queue.Queue[Any]" = queue.Queue()
+        threading.Thread(target=_read_into, args=(answers, list(rest), read), daemon=True).start()
+        while rest:
+            try:
+                kind, value = _next(answers, within)
+            except queue.Empty:
+                stuck = rest.pop(0)
+                nothing = dict(bare_facts(stuck), unreadable=["everything"])
+                found.setdefault(stuck.pid, nothing)
+                break
+            if kind == "facts":
+                found[rest[0].pid] = value
+            elif kind == "gone":
+                found.pop(rest.pop(0).pid, None)
+            else:
+                rest.pop(0)
+    return list(found.values())
+
+
+def _next(answers: "queue.Queue[Any]", within: float) -> Any:
+    """The next answer; twice half the time is waited for it, since a machine that stood still for
+    all of it has heard nobody, and would take the wrong one for stuck. Raises `queue.Empty`."""
+    with suppress(queue.Empty):
+        return answers.get(timeout=within / 2)
+    return answers.get(timeout=within / 2)
+
+
+def _read_into(
+    answers: "queue.Queue[Any]",
+    stats: List[processes.Stat],
+    read: Callable[[processes.Stat], Iterable[Facts]],
+) -> None:
+    for stat in stats:
+        try:
+            for facts in read(stat):
+                answers.put(("facts", facts))
+        except (FileNotFoundError, ProcessLookupError):
+            answers.put(("gone", None))
+        else:
+            answers.put(("done", None))

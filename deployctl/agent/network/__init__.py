@@ -1,0 +1,1 @@
+"""The host's own view of its network, and the relay of a front."""

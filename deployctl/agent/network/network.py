@@ -1,0 +1,276 @@
+"""The host's own view of its network: who listens, what an HTTP server answers, and a relay."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import select
+import socket
+import sys
+import threading
+import time
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Dict, List, Optional, Set, Tuple
+from urllib.parse import urlsplit
+
+from ..core.interface import AgentError, Call
+from ..processes.processes import describe_process, everyone
+
+LISTEN = "0A"
+"""TCP_LISTEN in /proc/net/tcp, as the kernel's Documentation/networking/proc_net_tcp.rst says."""
+SETTINGS = "/proc/sys/net/ipv4"
+BODY_LIMIT = 64 * 1024
+RELAY_WINDOW = 1 << 20
+"""Bytes that a relay sends ahead of what was acknowledged."""
+
+
+def listener(call: Call, port: int) -> Dict[str, Any]:
+    """Who listens on a TCP port of this network namespace, on any address.
+
+    `holders` are described as processes are. `unknown` says why a holder could not be named
+    (None where all were). `outgoing` is the range of ports, first and last, that the kernel gives
+    to outgoing connections and this one is of; None where it is of none. Error `unknown` where
+    the kernel's tables cannot be read.
+    """
+    sockets = listening_sockets(port)
+    holders, unreadable = _holders(set(sockets))
+    held = {inode for _, inodes in holders for inode in inodes}
+    unknown: Optional[str] = None
+    if set(sockets) - held:
+        unknown = (
+            f"a socket on port {port} is held by a process that cannot be seen from here "
+            f"({unreadable} processes could not be looked into)"
+        )
+    return {
+        "port": port,
+        "listening": bool(sockets),
+        "addresses": sorted(set(sockets.values())),
+        "holders": [description for description, _ in holders],
+        "unknown": unknown,
+        "outgoing": outgoing_range(port),
+    }
+
+
+def outgoing_range(port: int) -> Optional[List[int]]:
+    """The range of ports for outgoing connections that a port lies in, unless it is reserved;
+    the kernel's Documentation/networking/ip-sysctl.rst says how both are written."""
+    try:
+        with open(f"{SETTINGS}/ip_local_port_range", encoding="ascii") as file:
+            first, last = (int(word) for word in file.read().split())
+        with open(f"{SETTINGS}/ip_local_reserved_ports", encoding="ascii") as file:
+            spans = [span.split("-") for span in file.read().strip().split(",") if span]
+    except (OSError, ValueError):
+        return None
+    reserved = any(int(span[0]) <= port <= int(span[-1]) for span in spans)
+    return [first, last] if first <= port <= last and not reserved else None
+
+
+def listening_sockets(port: int) -> Dict[int, str]:
+    """Socket inodes that listen on a port, with their address; /proc/net/tcp and tcp6."""
+    found: Dict[int, str] = {}
+    for table in ("tcp", "tcp6"):
+        try:
+            with open("/proc/net/" + table, encoding="ascii") as file:
+                lines = file.read().splitlines()[1:]
+        except FileNotFoundError:
+            if table == "tcp6":
+                continue  # a kernel without IPv6
+            raise AgentError("unknown", "there is no /proc/net/tcp to look into") from None
+        except OSError as error:
+            raise AgentError("unknown", f"/proc/net/{table} cannot be read: {error}") from error
+        for line in lines:
+            fields = line.split()
+            address, number = fields[1].split(":")
+            if fields[3] == LISTEN and int(number, 16) == port:
+                found[int(fields[9])] = _address(address)
+    return found
+
+
+def _address(text: str) -> str:
+    """An address of /proc/net/tcp: 32-bit words in the host's byte order."""
+    words = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
+    packed = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+
+
+def _holders(inodes: Set[int]) -> Tuple[List[Tuple[Dict[str, Any], Set[int]]], int]:
+    """Processes that hold any of these sockets, and how many processes could not be read."""
+    holders = []
+    unreadable = 0
+    for stat in everyone() if inodes else []:
+        directory = f"/proc/{stat.pid}/fd"
+        held: Set[int] = set()
+        try:
+            for name in os.listdir(directory):
+                try:
+                    match = re.match(r"socket:\[(\d+)\]$", os.readlink(f"{directory}/{name}"))
+                except FileNotFoundError:
+                    continue
+                if match and int(match[1]) in inodes:
+                    held.add(int(match[1]))
+        except PermissionError:
+            unreadable += 1
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if held:
+            holders.append((describe_process(stat), held))
+    return holders, unreadable
+
+
+def http(
+    call: Call,
+    method: str,
+    url: str,
+    headers: Optional[Dict[str, str]] = None,
+    body: Optional[str] = None,
+    timeout: float = 5.0,
+) -> Dict[str, Any]:
+    """Ask an HTTP server as this host sees it: `status`, `body` (text), `seconds`; `error` says
+    why there is no answer (refused, out of time), and then `status` is None. It goes straight to
+    the address in the URL: no proxy, no redirect. `timeout` bounds the whole of it; the body is
+    cut at 64 KiB."""
+    parts = urlsplit(url)
+    kinds = {"http": HTTPConnection, "https": HTTPSConnection}
+    if parts.scheme not in kinds or not parts.hostname:
+        raise AgentError("bad-arguments", f"not an http URL: {url}")
+    connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=timeout)
+    late = threading.Event()
+    began = time.monotonic()
+    answer: Dict[str, Any] = {"status": None, "body": "", "error": None}
+    try:
+        connection.connect()
+        with _Deadline(connection.sock, timeout - (time.monotonic() - began), late):
+            target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
+            data = body.encode("utf-8") if body is not None else None
+            connection.request(method, target, body=data, headers=headers or {})
+            with connection.getresponse() as response:
+                text = response.read(BODY_LIMIT).decode("utf-8", "replace")
+                answer.update(status=response.status, body=text)
+    except socket.timeout:
+        late.set()
+    except (OSError, HTTPException) as error:
+        answer["error"] = str(error) or type(error).__name__
+    finally:
+        connection.close()
+    if late.is_set():
+        answer.update(status=None, body="", error=f"no whole answer within {timeout:g} s")
+    answer["seconds"] = round(time.monotonic() - began, 4)
+    return answer
+
+
+class _Deadline:
+    """Ends a connection after `seconds`, however slowly it drips; `late` says that it did."""
+
+    def __init__(self, connection: socket.socket, seconds: float, late: threading.Event) -> None:
+        def end() -> None:
+            late.set()
+            _shut(connection, socket.SHUT_RDWR)
+
+        self._timer = threading.Timer(max(0.0, seconds), end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: Any) -> None:
+        self._timer.cancel()
+        self._timer.join()
+
+
+def connect(call: Call, address: str, port: int) -> Dict[str, Any]:
+    """Relay one TCP connection until both sides have ended.
+
+    Emits `{"connected": true}`, `{"data": base64}`, `{"end": true}` and `{"taken": bytes}`; is
+    fed `{"data": base64}`, `{"end": true}` and `{"taken": bytes}`, where `taken` acknowledges
+    data so that the other side may send more. Gives the bytes `sent` and `received`.
+    """
+    with socket.create_connection((address, port), timeout=10) as connection:
+        connection.settimeout(None)
+        call.emit({"connected": True})
+        return _Relay(call, connection).run()
+
+
+class _Relay:
+    """Both directions of one relayed connection; the inbox drives it, a thread reads the socket."""
+
+    def __init__(self, call: Call, connection: socket.socket) -> None:
+        self._call = call
+        self._connection = connection
+        self._moved = threading.Condition()
+        self._ahead = 0
+        self._received = 0
+        self._over = False
+
+    def run(self) -> Dict[str, Any]:
+        reader = threading.Thread(target=self._from_socket, name="relay", daemon=True)
+        reader.start()
+        sent = 0
+        open_ends = 2
+        try:
+            while open_ends:
+                item = self._call.inbox.get()
+                if item is None:
+                    break
+                if "data" in item:
+                    data = base64.b64decode(item["data"])
+                    self._send(data)
+                    sent += len(data)
+                    self._call.emit({"taken": len(data)})
+                elif "taken" in item:
+                    self._move(-item["taken"])
+                elif "end" in item:
+                    open_ends -= 1
+                    _shut(self._connection, socket.SHUT_WR)
+                elif "read" in item:
+                    open_ends -= 1
+        except OSError:
+            pass  # the server went away; the reader says so by its end
+        _shut(self._connection, socket.SHUT_RDWR)
+        with self._moved:
+            self._over = True
+            self._moved.notify_all()
+        reader.join()
+        return {"sent": sent, "received": self._received}
+
+    def _send(self, data: bytes) -> None:
+        """All of it, as the server takes it; one that takes nothing is given up with the call."""
+        ready = select.poll()
+        ready.register(self._connection, select.POLLOUT)
+        while data and not self._call.cancelled.is_set():
+            if ready.poll(200):
+                try:
+                    data = data[self._connection.send(data, socket.MSG_DONTWAIT) :]
+                except BlockingIOError:
+                    continue
+
+    def _from_socket(self) -> None:
+        try:
+            while True:
+                with self._moved:
+                    self._moved.wait_for(lambda: self._ahead < RELAY_WINDOW or self._over)
+                data = self._connection.recv(32768)
+                if not data or self._over:
+                    break
+                self._received += len(data)
+                self._move(len(data))
+                self._call.emit({"data": base64.b64encode(data).decode("ascii")})
+        except OSError:
+            pass  # reset by the server: an end like any other to whoever is at the far end
+        self._call.emit({"end": True})
+        self._call.inbox.put({"read": True})
+
+    def _move(self, count: int) -> None:
+        with self._moved:
+            self._ahead += count
+            self._moved.notify_all()
+
+
+def _shut(connection: socket.socket, how: int) -> None:
+    try:
+        connection.shutdown(how)
+    except OSError:
+        pass  # it has ended already
+
+
+OPERATIONS = (listener, http, connect)

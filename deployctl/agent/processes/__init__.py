@@ -1,0 +1,1 @@
+"""Processes by identity: looked at, held, ended."""

@@ -1,0 +1,241 @@
+"""Processes by identity: a pid together with its start time, watched and ended through a pidfd."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import threading
+import time
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
+
+from ..core.interface import AgentError, Call
+from . import namespaces
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Stat(NamedTuple):
+    """The parts of /proc/PID/stat that are used; `start` is in clock ticks since boot."""
+
+    pid: int
+    comm: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    cpu: int
+    start: int
+
+
+def read_stat(pid: int) -> Optional[Stat]:
+    """None when there is no such process (any more)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    head, tail = text.rsplit(")", 1)
+    rest = tail.split()
+    return Stat(
+        pid,
+        head.split("(", 1)[1],
+        rest[0],
+        int(rest[1]),
+        int(rest[2]),
+        int(rest[3]),
+        int(rest[11]) + int(rest[12]),
+        int(rest[19]),
+    )
+
+
+def everyone() -> List[Stat]:
+    """All processes of this PID namespace."""
+    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [stat for stat in found if stat is not None]
+
+
+def is_same(pid: int, start: int) -> bool:
+    """Whether the process with this pid is still the one that started then, and not a zombie."""
+    stat = read_stat(pid)
+    return stat is not None and stat.start == start and stat.state not in "ZX"
+
+
+def session_members(session: int) -> List[Stat]:
+    """Living processes of a session, zombies left out: they hold nothing."""
+    return [s for s in everyone() if s.session == session and s.state not in "ZX"]
+
+
+def group_members(unit: str) -> List[Stat]:
+    """Living processes in the control group of a unit of systemd's, or below it."""
+    found = []
+    for stat in everyone():
+        try:
+            groups = [part for _, path in namespaces.cgroups(stat.pid) for part in path.split("/")]
+        except OSError:
+            continue
+        if unit in groups and stat.state not in "ZX":
+            found.append(stat)
+    return found
+
+
+def carrying(mark: str) -> List[Stat]:
+    """Living processes with this `NAME=value` in the environment that they were started with."""
+    wanted = mark.encode()
+    found = []
+    for stat in everyone():
+        try:
+            with open(f"/proc/{stat.pid}/environ", "rb") as file:
+                environ = file.read().split(b"\0")
+        except OSError:
+            continue
+        if wanted in environ and stat.state not in "ZX":
+            found.append(stat)
+    return found
+
+
+def started_at(start: int) -> float:
+    """Unix time of a start given in ticks since boot; exact to about 10 ms.
+
+    Not from /proc/stat's btime, which has whole seconds.
+    """
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return round(boot + start / TICKS, 2)
+
+
+SECRET = re.compile(r"(?i)([\w-]*(?:key|token|secret|password|passwd))(=.*)?", re.DOTALL)
+"""An argument whose value nobody may read: `--api-key VALUE`, `--token=VALUE`, `HF_TOKEN=VALUE`."""
+
+
+def without_secrets(argv: Sequence[str]) -> List[str]:
+    """A command line fit to be shown: what other people gave their programs can be secret."""
+    shown: List[str] = []
+    hide = False
+    for argument in argv:
+        found = SECRET.fullmatch(argument)
+        value = found.group(2) if found else None
+        if hide:
+            shown.append("***")
+        elif found and value:
+            shown.append(found.group(1) + "=***")
+        else:
+            shown.append(re.sub(r"://[^/@\s]+@", "://***@", argument))
+        hide = not hide and found is not None and value is None and argument.startswith("-")
+    return shown
+
+
+def command(pid: int, within: float = 1.0) -> List[str]:
+    """The argv of a process without secrets; empty for a zombie, a process that is gone, or one
+    that is stuck in the kernel: reading it waits for the lock on its memory, for ever perhaps."""
+    read: List[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(read_cmdline(pid)), daemon=True)
+    reader.start()
+    for _ in range(2):
+        # A machine that stood still for all of the first half gives the reader the second.
+        reader.join(within / 2)
+    parts = read[0].rstrip(b"\0").split(b"\0") if read else []
+    return without_secrets([part.decode("utf-8", "replace") for part in parts if part])
+
+
+def read_cmdline(pid: int) -> bytes:
+    """The bytes of /proc/PID/cmdline; empty when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def describe_process(stat: Stat) -> Dict[str, Any]:
+    """What a person must know to recognise a process."""
+    return {
+        "pid": stat.pid,
+        "start": stat.start,
+        "started": started_at(stat.start),
+        "comm": stat.comm,
+        "state": stat.state,
+        "parent": stat.parent,
+        "session": stat.session,
+        "command": " ".join(command(stat.pid))[:300],
+    }
+
+
+class Stopped(NamedTuple):
+    """What became of processes that were asked to end."""
+
+    gone: List[int]
+    killed: List[int]
+    left: List[int]
+
+
+def stop(targets: Iterable[Stat], grace: float, patience: float = 10.0) -> Stopped:
+    """SIGTERM, wait `grace` seconds, SIGKILL, wait `patience`: through pidfds, so that a pid that
+    was given to another process meanwhile is never signalled. `left` survived even SIGKILL."""
+    held: Dict[int, int] = {}
+    for target in targets:
+        try:
+            fd = os.pidfd_open(target.pid)
+        except OSError:
+            continue
+        if is_same(target.pid, target.start):
+            held[target.pid] = fd
+        else:
+            os.close(fd)
+    all_pids = list(held)
+    try:
+        waiting = signal_and_wait(held, all_pids, signal.SIGTERM, grace)
+        killed = list(waiting)
+        left = signal_and_wait(held, waiting, signal.SIGKILL, patience) if waiting else []
+    finally:
+        for fd in held.values():
+            os.close(fd)
+    return Stopped([p for p in all_pids if p not in left], killed, left)
+
+
+def stop_all(look: Callable[[], List[Stat]], grace: float) -> Stopped:
+    """`stop`, and once more for what `look` finds then: some start others while they are ended."""
+    found = look()
+    first = stop(found, grace)
+    more = [stat for stat in look() if stat.pid not in first.left] if found else []
+    second = stop(more, 0.0)
+    return Stopped(*(one + two for one, two in zip(first, second)))
+
+
+def signal_and_wait(
+    held: Dict[int, int], pids: Sequence[int], number: signal.Signals, seconds: float
+) -> List[int]:
+    """Signal processes through their pidfds; returns those that live on after `seconds`."""
+    for pid in pids:
+        try:
+            signal.pidfd_send_signal(held[pid], number)
+        except (ProcessLookupError, PermissionError):
+            pass  # gone, or somebody else's by now (sudo): then it is among those that live on
+    return wait(held, pids, seconds)
+
+
+def wait(held: Dict[int, int], pids: Sequence[int], seconds: float) -> List[int]:
+    """Wait until processes have ended, by their pidfds; returns those that have not by then."""
+    end = time.monotonic() + seconds
+    waiting = list(pids)
+    while waiting:
+        left = end - time.monotonic()
+        poll = select.poll()
+        for pid in waiting:
+            poll.register(held[pid], select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(max(0.0, left) * 1000.0)}
+        waiting = [p for p in waiting if held[p] not in ready]
+        if left <= 0:
+            break
+    return waiting
+
+
+def describe(call: Call, pid: int) -> Dict[str, Any]:
+    """One process; error `gone` where there is none."""
+    stat = read_stat(pid)
+    if stat is None:
+        raise AgentError("gone", f"no process {pid}")
+    return describe_process(stat)
+
+
+OPERATIONS = (describe,)

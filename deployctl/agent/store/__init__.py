@@ -1,0 +1,1 @@
+"""What deployctl keeps on this host."""

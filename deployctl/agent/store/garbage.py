@@ -1,0 +1,179 @@
+"""Everything deployctl keeps on this host, with what refers to what, so that the rest can go."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..core.interface import AgentError, Call
+from ..supervision import jobs, units
+from .files import ASIDE
+from .release_status import PREPARED
+from .releases import profiles
+
+KINDS = ("environments", "jobs", "models", "wheels")
+
+Inode = Tuple[int, int]
+"""device and inode"""
+
+
+def inventory(call: Call) -> Dict[str, Any]:
+    """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
+    id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
+    `models`, `mentions`, `bytes`); `environments`,
+    `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
+    first) and, for a job, `state` and `label`."""
+    seen: Dict[Inode, bool] = {}
+    found: Dict[str, Any] = {"profiles": {}}
+    for name in profiles(call):
+        found["profiles"][name] = _profile(call, name, seen)
+    for kind in KINDS:
+        found[kind] = {
+            entry: {"bytes": _bytes(path, seen)}
+            for entry, path in _entries(os.path.join(call.root, kind))
+        }
+    for name in found["jobs"]:
+        now = _job(call, name)
+        found["jobs"][name].update(state=now["state"], label=now.get("label") or {})
+    return found
+
+
+def _job(call: Call, name: str) -> Dict[str, Any]:
+    return {"state": "none"} if name.startswith(ASIDE) else jobs.state(call, name)
+
+
+def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+    home = os.path.join(call.root, "profiles", name)
+    unit = units.state(call, name)
+    alive = unit["state"] in ("starting", "running") or bool(unit["members"])
+    return {
+        "current": _target(os.path.join(home, "current")),
+        "previous": _target(os.path.join(home, "previous")),
+        "running": unit["release"] if alive else None,
+        "releases": {
+            release: _release(path, seen)
+            for release, path in _entries(os.path.join(home, "releases"))
+        },
+    }
+
+
+def _release(path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+    if os.path.basename(path).startswith(ASIDE):
+        nothing = {"sealed": None, "prepared": None, "environment": None}
+        return dict(nothing, models=[], mentions=[], bytes=_bytes(path, seen))
+    environment = _target(os.path.join(path, "environment"))
+    seal = os.path.join(path, "environment", "seal.json")
+    # One that runs and was never sealed has its model in its launch line alone.
+    told = ("manifest.json", PREPARED, "launch.json")
+    notes = [*(os.path.join(path, name) for name in told), seal]
+    sealed, prepared, launched = (
+        _time(os.path.join(path, name)) for name in ("manifest.json", PREPARED, "launch.json")
+    )
+    if sealed is not None or (prepared or 0.0) <= (launched or 0.0):
+        prepared = None
+    return {
+        "sealed": sealed,
+        "prepared": prepared,
+        "environment": environment,
+        "models": sorted(_models(path)),
+        "mentions": sorted({text for note in notes for text in _mentions(_json(note))}),
+        "bytes": _bytes(path, seen),
+    }
+
+
+def _time(path: str) -> Optional[float]:
+    return os.path.getmtime(path) if os.path.exists(path) else None
+
+
+def _json(path: str) -> Any:
+    if not os.path.exists(path):
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except ValueError as error:
+        said = "%s is damaged: what it refers to is not known: %s; deployctl up writes it anew"
+        raise AgentError("damaged", said % (path, error)) from error
+
+
+def _models(release: str) -> List[str]:
+    """The folders that the release's view of its drafter links into."""
+    folder = os.path.join(release, "drafter")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    links = [os.path.join(folder, name) for name in names]
+    return list({os.path.dirname(os.path.realpath(link)) for link in links if os.path.islink(link)})
+
+
+def _mentions(value: Any) -> List[str]:
+    """Every string of a manifest: whatever is named there is in use."""
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in _mentions(item)]
+    if isinstance(value, list):
+        return [text for item in value for text in _mentions(item)]
+    return [value] if isinstance(value, str) and len(value) < 1024 else []
+
+
+def _target(link: str) -> Optional[str]:
+    return os.path.basename(os.readlink(link)) if os.path.islink(link) else None
+
+
+def _entries(folder: str) -> List[Any]:
+    if not os.path.isdir(folder):
+        return []
+    return sorted((e.name, e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False))
+
+
+def _bytes(path: str, seen: Dict[Inode, bool]) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(folder, name))
+            except FileNotFoundError:
+                continue
+            inode = (status.st_dev, status.st_ino)
+            if inode not in seen:
+                seen[inode] = True
+                total += status.st_blocks * 512
+    return total
+
+
+def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any]:
+    """Remove one release (`kind` "releases", of `profile`) or entry of another kind.
+
+    Refused (`in-use`) for what is current, previous or running, and for a job that runs. It is
+    moved aside first, so that half of it is never met under its name.
+    """
+    if kind == "releases":
+        _refuse_release(call, profile, name)
+        path = os.path.join(call.root, "profiles", profile, "releases", name)
+    elif kind in KINDS:
+        if kind == "jobs" and _job(call, name)["state"] == "running":
+            raise AgentError("in-use", "job %s runs" % name)
+        path = os.path.join(call.root, kind, name)
+    else:
+        raise AgentError("bad-arguments", "%s is not kept here" % kind)
+    if os.path.basename(path) != name or name in (".", ".."):
+        raise AgentError("bad-arguments", "%r is no name" % name)
+    aside = os.path.join(os.path.dirname(path), ASIDE + name.replace(ASIDE, ""))
+    if path != aside and os.path.isdir(path):
+        if os.path.isdir(aside):
+            shutil.rmtree(aside)
+        os.rename(path, aside)
+    if os.path.isdir(aside):
+        shutil.rmtree(aside)
+    return {"removed": name}
+
+
+def _refuse_release(call: Call, profile: str, release: str) -> None:
+    home = os.path.join(call.root, "profiles", profile)
+    unit = units.state(call, profile)
+    alive = unit["state"] in ("starting", "running") or bool(unit["members"])
+    used = [_target(os.path.join(home, link)) for link in ("current", "previous")]
+    if release in [*used, unit["release"] if alive else None]:
+        raise AgentError("in-use", "release %s is current, previous or running" % release)
+
+
+OPERATIONS = (inventory, remove)

@@ -1,0 +1,144 @@
+"""Models of a Hugging Face hub, as this host reaches it: which commit, which files, whether we may.
+
+Standard library alone. The endpoint is HF_ENDPOINT's, as for huggingface_hub.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from http.client import HTTPException
+from typing import Any, Dict, List, Optional
+
+from ..core.interface import Call
+from . import models
+
+ENDPOINT = "https://huggingface.co"
+TIMEOUT = 15.0
+COMMIT = re.compile(r"^[0-9a-f]{40}$")
+
+
+class Refused(Exception):
+    """The hub does not give what is asked; `kind`: gated, missing, denied, unreachable."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def survey(
+    call: Call,
+    repo: str,
+    revision: Optional[str] = None,
+    endpoint: Optional[str] = None,
+    token: Optional[str] = None,
+    tensors: bool = False,
+    always: bool = False,
+) -> Dict[str, Any]:
+    """A repository's model as `models.survey` tells it, and what the hub says about it.
+
+    More keys: `commit`; `remote`, the files to fetch with `size` and `sha256` (None for small
+    ones); `error` with `kind` and `message`. A whole copy of a pinned commit needs no network,
+    unless the hub is `always` to be asked.
+    """
+    given = COMMIT.match(revision or "")
+    if given and not always:
+        kept = models.survey(call, place(repo, str(revision)), tensors)
+        if kept["exists"] and not kept["damaged"]:
+            return dict(kept, commit=revision, remote=None, error=None)
+    hub = Hub(endpoint, token)
+    try:
+        told = hub.model(repo, revision or "main")
+        commit = str(told["sha"])
+        config = hub.config(repo, commit)
+    except Refused as refused:
+        error = {"kind": refused.kind, "message": str(refused)}
+        absent = models.survey(call, place(repo, str(revision) if given else "unknown"))
+        return dict(absent, commit=revision if given else None, remote=None, error=error)
+    answer = models.survey(call, place(repo, commit), tensors)
+    if answer["config"] is None:
+        answer["config"] = config
+    return dict(answer, commit=commit, remote=_files(told), error=None)
+
+
+def place(repo: str, commit: str) -> str:
+    """The folder of a repository's commit on this host."""
+    return "@/models/%s-%s" % (repo.replace("/", "--"), commit[:12])
+
+
+def _files(told: Dict[str, Any]) -> List[Dict[str, Any]]:
+    return [
+        {
+            "name": entry["rfilename"],
+            "size": entry.get("size"),
+            "sha256": (entry.get("lfs") or {}).get("sha256"),
+        }
+        for entry in told.get("siblings", ())
+    ]
+
+
+class Hub:
+    """Asks one hub; a token is never sent on to where a redirect leads."""
+
+    def __init__(self, endpoint: Optional[str], token: Optional[str]) -> None:
+        self.endpoint = (endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+        self.token = token or os.environ.get("HF_TOKEN")
+
+    def model(self, repo: str, revision: str) -> Dict[str, Any]:
+        """The hub's record of a revision: commit, files, sizes."""
+        quoted = urllib.parse.quote(revision, safe="")
+        data = self._get("/api/models/%s/revision/%s?blobs=true" % (repo, quoted), repo, revision)
+        try:
+            told = json.loads(data)
+            told["sha"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refused("unreachable", "%s gave no answer of a hub" % self.endpoint) from error
+        return dict(told)
+
+    def config(self, repo: str, commit: str) -> Optional[Dict[str, Any]]:
+        """config.json, which only somebody with access is given."""
+        try:
+            data = self._get("/%s/resolve/%s/config.json" % (repo, commit), repo, commit)
+        except Refused as refused:
+            if refused.kind == "missing":
+                return None
+            raise
+        return models.config_of(data)
+
+    def _get(self, path: str, repo: str, revision: str) -> bytes:
+        request = urllib.request.Request(self.endpoint + path)
+        if self.token:
+            request.add_unredirected_header("Authorization", "Bearer " + self.token)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                data: bytes = answer.read(8 << 20)
+                return data
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error, repo, revision) from error
+        except (OSError, ValueError, HTTPException) as error:
+            reason = str(getattr(error, "reason", error)).strip() or type(error).__name__
+            raise Refused("unreachable", "%s: %s" % (self.endpoint, reason)) from error
+
+    def _refusal(self, error: urllib.error.HTTPError, repo: str, revision: str) -> Refused:
+        """The hub says why in X-Error-Code (huggingface_hub, utils/_http.py)."""
+        code = error.headers.get("X-Error-Code", "")
+        with_token = "this token" if self.token else "no token"
+        if code == "GatedRepo":
+            return Refused("gated", "%s is gated, and %s has access" % (repo, with_token))
+        if code == "RevisionNotFound":
+            return Refused("missing", "%s has no revision %s" % (repo, revision))
+        if code == "EntryNotFound":
+            return Refused("missing", "%s has no such file at %s" % (repo, revision))
+        if error.code in (401, 403, 404):
+            kind = "missing" if code == "RepoNotFound" or error.code == 404 else "denied"
+            said = "%s does not exist or is private, asked with %s" % (repo, with_token)
+            return Refused(kind, said)
+        return Refused("unreachable", "%s: HTTP %d" % (self.endpoint, error.code))
+
+
+OPERATIONS = (survey,)

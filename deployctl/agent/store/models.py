@@ -1,0 +1,219 @@
+"""Models on this host: what lies in a folder, whether it is whole, and a release's view of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import struct
+from typing import Any, Dict, List, Optional
+
+from ..core.interface import AgentError, Call
+
+CONFIG_LIMIT = 1 << 20
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a JSON file runs into that is not of the form that it should have."""
+MASK = re.compile(r"^[<\[]\|?_?mask_?\|?[>\]]$", re.IGNORECASE)
+
+
+def survey(call: Call, path: str, tensors: bool = False) -> Dict[str, Any]:
+    """What lies in a model's folder.
+
+    `files` are sizes in bytes by relative name, links followed; `config` is config.json's text
+    and SHA-256, None where there is none; `damaged` names files that cannot be whole, with the
+    reason; `mask_tokens` are the ids of the tokenizer's tokens that are named like a mask, None
+    where it cannot be read; `tensors`, where asked for, are the shapes in the safetensors files.
+    """
+    place = call.path(path)
+    answer: Dict[str, Any] = {"place": place, "exists": os.path.isdir(place)}
+    answer.update(files={}, bytes=0, config=None, damaged={}, mask_tokens=None)
+    if not answer["exists"]:
+        return answer
+    shapes: Dict[str, List[int]] = {}
+    for name in _files(place):
+        full = os.path.join(place, name)
+        try:
+            size = os.stat(full).st_size
+        except OSError as error:
+            answer["damaged"][name] = error.strerror or str(error)
+            continue
+        answer["files"][name] = size
+        answer["bytes"] += size
+        if name.endswith(".safetensors"):
+            _inspect(full, name, size, answer["damaged"], shapes)
+    answer["damaged"].update(_missing_shards(place, answer["files"]))
+    answer["config"] = read_config(os.path.join(place, "config.json"))
+    answer["mask_tokens"] = _mask_tokens(os.path.join(place, "tokenizer_config.json"))
+    if tensors:
+        answer["tensors"] = shapes
+    return answer
+
+
+def checksums(call: Call, path: str, names: List[str]) -> Dict[str, Optional[str]]:
+    """The SHA-256 of files in a model's folder by name; None where one cannot be read."""
+    place = call.path(path)
+    return {name: _sha256(os.path.join(place, name)) for name in names}
+
+
+def _sha256(path: str) -> Optional[str]:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for piece in iter(lambda: file.read(1 << 20), b""):
+                digest.update(piece)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _files(place: str) -> List[str]:
+    """Files below a folder by relative name; hidden folders (a hub's own notes) left out."""
+    found = []
+    for directory, folders, names in os.walk(place):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.relpath(os.path.join(directory, name), place) for name in names]
+    return sorted(found)
+
+
+def _inspect(
+    full: str, name: str, size: int, damaged: Dict[str, str], shapes: Dict[str, List[int]]
+) -> None:
+    """Compare a safetensors file's length with what its header promises.
+
+    Format: 8 bytes little endian length, then a JSON header whose `data_offsets` count from its
+    end (safetensors README).
+    """
+    try:
+        with open(full, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(length, 100 << 20)))
+        header.pop("__metadata__", None)
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+        shapes.update({key: entry["shape"] for key, entry in header.items()})
+    except (OSError, struct.error, *MALFORMED) as error:
+        damaged[name] = "its header cannot be read: %s" % error
+        return
+    if size != 8 + length + end:
+        damaged[name] = "%d bytes, its header promises %d" % (size, 8 + length + end)
+
+
+def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
+    """Shards that an index names and that are not there."""
+    try:
+        with open(os.path.join(place, "model.safetensors.index.json"), encoding="utf-8") as file:
+            named = {str(name) for name in json.load(file)["weight_map"].values()}
+    except FileNotFoundError:
+        return {}
+    except MALFORMED as error:
+        return {"model.safetensors.index.json": "cannot be read: %s" % error}
+    return dict.fromkeys(sorted(named - set(files)), "named by the index, not there")
+
+
+def _mask_tokens(path: str) -> Optional[List[int]]:
+    """`added_tokens_decoder` of a tokenizer_config.json maps ids to tokens (transformers)."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tokens = json.load(file)["added_tokens_decoder"]
+        return sorted(int(i) for i, t in tokens.items() if MASK.match(t["content"]))
+    except (OSError, *MALFORMED):
+        return None
+
+
+def read_config(path: str) -> Optional[Dict[str, Any]]:
+    """A config.json as text, digest, mode and link; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(CONFIG_LIMIT + 1)
+            mode = os.fstat(file.fileno()).st_mode & 0o7777
+    except FileNotFoundError:
+        return None
+    if len(data) > CONFIG_LIMIT:
+        raise AgentError("too-big", "%s has more than %d bytes" % (path, CONFIG_LIMIT))
+    link = os.readlink(path) if os.path.islink(path) else None
+    return dict(config_of(data), mode=mode, link=link)
+
+
+def config_of(data: bytes) -> Dict[str, Any]:
+    """The text and SHA-256 of a config.json's bytes."""
+    return {
+        "text": data.decode("utf-8", "replace"),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "mode": None,
+        "link": None,
+    }
+
+
+def view(call: Call, source: str, path: str) -> Dict[str, Any]:
+    """Make a release's own view of a model: weights are links, config.json is a file.
+
+    The config is the source's, byte for byte, where the view has none yet; one that is there
+    stays. Entries that the source no longer has are removed.
+    """
+    origin, place = call.path(source), call.path(path)
+    names = _files(origin)
+    if "config.json" not in names:
+        raise AgentError("no-config", "%s has no config.json" % origin)
+    os.makedirs(place, mode=0o755, exist_ok=True)
+    for name in _files(place):
+        if name not in names:
+            os.unlink(os.path.join(place, name))
+    for name in names:
+        if name != "config.json":
+            _link(os.path.join(origin, name), os.path.join(place, name))
+    _own_config(os.path.join(origin, "config.json"), os.path.join(place, "config.json"))
+    return _described(place)
+
+
+def _link(target: str, path: str) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    if os.path.islink(path) and os.readlink(path) == target:
+        return
+    temporary = path + ".link"
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
+
+
+def _own_config(origin: str, path: str) -> None:
+    if os.path.exists(path) and not os.path.islink(path):
+        return
+    with open(origin, "rb") as file:
+        data = file.read()
+    temporary = path + ".new"
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
+def _described(place: str) -> Dict[str, Any]:
+    links = {}
+    broken = []
+    for name in _files(place):
+        full = os.path.join(place, name)
+        if os.path.islink(full):
+            links[name] = os.readlink(full)
+            if not os.path.exists(full):
+                broken.append(name)
+    config = read_config(os.path.join(place, "config.json"))
+    return {"place": place, "links": links, "broken": broken, "config": config}
+
+
+def views(call: Call, profile: str) -> Dict[str, Any]:
+    """The drafter views of a profile's releases, by release: links, broken ones, config."""
+    releases = call.path("@/profiles/%s/releases" % profile)
+    found = {}
+    for name in sorted(os.listdir(releases)) if os.path.isdir(releases) else []:
+        if name.startswith("."):
+            continue  # on its way out
+        place = os.path.join(releases, name, "drafter")
+        if os.path.isdir(place):
+            found[name] = _described(place)
+    return found
+
+
+OPERATIONS = (survey, checksums, view, views)

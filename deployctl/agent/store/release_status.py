@@ -1,0 +1,80 @@
+"""What is known of a release that is not complete: that it was prepared, or that it failed.
+
+`@/profiles/<name>/releases/<id>/` holds `prepared.json` or `failed.json` beside what was made, and
+`server.log` of a start that failed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any, Dict
+
+from ..core.atomic_files import read_json, write_json
+from ..core.interface import AgentError, Call
+from ..supervision.unit_files import Unit
+
+PREPARED = "prepared.json"
+FAILED = "failed.json"
+LOG = "server.log"
+KINDS = {"prepared": PREPARED, "failed": FAILED}
+
+
+def _folder(call: Call, profile: str, release: str) -> str:
+    path = call.path("@/profiles/%s/releases/%s" % (profile, release))
+    if os.path.basename(path) != release or not os.path.isdir(path):
+        raise AgentError("no-release", "there is no release %s" % release)
+    return path
+
+
+def write(call: Call, profile: str, release: str, kind: str, told: Dict[str, Any]) -> str:
+    """Note that a release was prepared, or that it failed, with what is known; the file's path."""
+    if kind not in KINDS:
+        raise AgentError("bad-arguments", "%s is no mark" % kind)
+    path = os.path.join(_folder(call, profile, release), KINDS[kind])
+    write_json(path, told)
+    return path
+
+
+def failed(call: Call, profile: str) -> Dict[str, Any]:
+    """The releases that failed and never were complete, with what was noted, by id."""
+    releases = call.path("@/profiles/%s/releases" % profile)
+    found = {}
+    for name in sorted(os.listdir(releases)) if os.path.isdir(releases) else []:
+        if name.startswith("."):
+            continue  # on its way out
+        told = read_json(os.path.join(releases, name, FAILED))
+        if told is not None and not os.path.exists(os.path.join(releases, name, "manifest.json")):
+            found[name] = told
+    return found
+
+
+def keep_log(call: Call, profile: str, release: str) -> Dict[str, Any]:
+    """Copy the server's log into the directory of its release before the next start turns it over.
+
+    `kept` is false where the server that ran last is of another release.
+    """
+    folder = _folder(call, profile, release)
+    spec = Unit(call, profile).spec()
+    if spec is None or spec["release"] != release or not os.path.exists(spec["log"]):
+        return {"kept": False}
+    path = os.path.join(folder, LOG)
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    shutil.copyfile(spec["log"], temporary)
+    os.replace(temporary, path)
+    return {"kept": True}
+
+
+def log(call: Call, profile: str, release: str, limit: int = 262144) -> Dict[str, Any]:
+    """The end of a release's kept log, at most `limit` bytes; `text` is None where none is kept."""
+    try:
+        file = open(os.path.join(_folder(call, profile, release), LOG), "rb")
+    except FileNotFoundError:
+        return {"text": None, "size": 0}
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - limit))
+        return {"text": file.read(limit).decode("utf-8", "replace"), "size": size}
+
+
+OPERATIONS = (write, failed, keep_log, log)

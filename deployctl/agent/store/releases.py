@@ -1,0 +1,281 @@
+"""Releases, their manifests, the ledger and the lock of one profile on this host.
+
+The host is the truth: two controllers see the same. `@/profiles/<name>/` holds `releases/<id>/`,
+the links `current` and `previous`, `ledger.jsonl` and `lock`; `@/environments/<key>/seal.json`
+marks an environment that was proven whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..core.atomic_files import read_json, write_text
+from ..core.interface import AgentError, Call
+
+LEDGER_TAIL = 50
+BROKEN = "broken.json"
+_held: Dict[str, int] = {}
+
+
+def _home(call: Call, profile: str) -> str:
+    return os.path.join(call.root, "profiles", profile)
+
+
+def _replace(path: str, text: str) -> None:
+    """Write a whole file or leave the old one."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_text(path, text)
+
+
+def _load(path: str) -> Optional[Dict[str, Any]]:
+    """The object in a file; None where there is no file, and where it is damaged: what cannot be
+    read proves nothing, and is proven and written anew like what was never there."""
+    try:
+        return read_json(path)
+    except ValueError:
+        return None
+
+
+def _link(home: str, name: str) -> Optional[str]:
+    try:
+        return os.path.basename(os.readlink(os.path.join(home, name)))
+    except FileNotFoundError:
+        return None
+
+
+def _point(home: str, name: str, release: Optional[str]) -> None:
+    path = os.path.join(home, name)
+    if release is None:
+        if os.path.lexists(path):
+            os.unlink(path)
+        return
+    _relink(os.path.join("releases", release), path)
+
+
+def _relink(target: str, path: str) -> None:
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    # An agent that died here may have had our number.
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
+
+
+def _folders(path: str) -> List[str]:
+    """Hidden ones left out: those are on their way out."""
+    try:
+        found = [entry.name for entry in os.scandir(path) if entry.is_dir()]
+        return sorted(name for name in found if not name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def _ledger(home: str, last: int) -> List[Dict[str, Any]]:
+    try:
+        with open(os.path.join(home, "ledger.jsonl"), "rb") as file:
+            lines = [line for line in file.read().split(b"\n") if line]
+    except FileNotFoundError:
+        return []
+    return [_entry(line) for line in (lines[-last:] if last else lines)]
+
+
+def _entry(line: bytes) -> Dict[str, Any]:
+    """An entry from its line. A line that is none is told as damaged and hides no other."""
+    try:
+        entry = json.loads(line.decode("utf-8"))
+    except ValueError:
+        entry = None
+    if isinstance(entry, dict):
+        return entry
+    return {"kind": "damaged", "line": line[:200].decode("utf-8", "backslashreplace")}
+
+
+def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
+    """Everything a plan must know about a profile's releases.
+
+    Value: `current` and `previous` (ids or None), `releases` (id to manifest, None where a
+    release was begun and never completed), `environments` (key to seal), `broken` (key of an
+    environment whose seal was broken to why), `ledger` (the last entries, oldest first).
+    """
+    home = _home(call, profile)
+    seals, broken = _environments(os.path.join(call.root, "environments"))
+    releases = os.path.join(home, "releases")
+    return {
+        "current": _link(home, "current"),
+        "previous": _link(home, "previous"),
+        "releases": {
+            name: _load(os.path.join(releases, name, "manifest.json"))
+            for name in _folders(releases)
+        },
+        "environments": seals,
+        "broken": broken,
+        "ledger": _ledger(home, last),
+    }
+
+
+def profiles(call: Call) -> List[str]:
+    """The names of the profiles that have something on this host."""
+    return _folders(os.path.join(call.root, "profiles"))
+
+
+def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) -> Dict[str, Any]:
+    """Hold the profile's lock until this agent ends; error `locked` names who holds it.
+
+    A kernel lock: it cannot outlive its holder. `wait` is how many seconds to wait for it.
+    """
+    home = _home(call, profile)
+    os.makedirs(home, exist_ok=True)
+    fd = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() >= deadline or call.cancelled.wait(0.2):
+                named = os.pread(fd, 65536, 0).decode("utf-8", "replace")
+                os.close(fd)
+                raise AgentError("locked", "another run holds the lock", _named(named)) from None
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(dict(holder, since=time.time())).encode("utf-8"), 0)
+    except OSError:
+        pass  # on a full disk the lock is held all the same, by an unknown one
+    previous = _held.pop(profile, None)
+    if previous is not None:
+        os.close(previous)
+    _held[profile] = fd
+    return {"held": True}
+
+
+def _named(text: str) -> Dict[str, Any]:
+    try:
+        named = json.loads(text)
+    except ValueError:
+        named = None
+    return named if isinstance(named, dict) else {"run": "unknown"}
+
+
+def prepare(call: Call, profile: str, release: str, environment: str) -> Dict[str, Any]:
+    """Make a release's directory and its link to the environment."""
+    directory = os.path.join(_home(call, profile), "releases", release)
+    os.makedirs(directory, exist_ok=True)
+    link = os.path.join(directory, "environment")
+    wanted = os.path.relpath(os.path.join(call.root, "environments", environment), directory)
+    if not os.path.islink(link) or os.readlink(link) != wanted:
+        _relink(wanted, link)
+    return {"directory": directory}
+
+
+def seal(call: Call, profile: str, release: str, manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Write a release's manifest: from now on the release is complete."""
+    path = os.path.join(_home(call, profile), "releases", release, "manifest.json")
+    _replace(path, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+    return {"path": path}
+
+
+def seal_environment(call: Call, key: str, seal: Dict[str, Any]) -> Dict[str, Any]:
+    """Mark an environment as proven whole."""
+    folder = os.path.join(call.root, "environments", key)
+    path = os.path.join(folder, "seal.json")
+    _replace(path, json.dumps(seal, indent=2, sort_keys=True) + "\n")
+    if os.path.lexists(os.path.join(folder, BROKEN)):
+        os.unlink(os.path.join(folder, BROKEN))
+    return {"path": path}
+
+
+def break_seal(call: Call, key: str, why: List[str]) -> Dict[str, Any]:
+    """An environment counts as never proven from now on. `broken` is false where it had no seal.
+
+    The old seal stays beside it as `broken.json`, with what was found wrong.
+    """
+    folder = os.path.join(call.root, "environments", key)
+    path = os.path.join(folder, "seal.json")
+    if not os.path.lexists(path):
+        return {"broken": False}
+    told = {"why": why, "time": time.time(), "seal": _load(path)}
+    _replace(os.path.join(folder, BROKEN), json.dumps(told, sort_keys=True) + "\n")
+    os.unlink(path)
+    return {"broken": True}
+
+
+def _environments(top: str) -> Tuple[Dict[str, Any], Dict[str, List[str]]]:
+    """Every environment's seal, and of those whose seal was broken (or is damaged) why."""
+    seals: Dict[str, Any] = {}
+    broken: Dict[str, List[str]] = {}
+    for key in _folders(top):
+        paths = [os.path.join(top, key, name) for name in ("seal.json", BROKEN)]
+        seals[key], told = (_load(path) for path in paths)
+        damaged = [
+            path
+            for path, found in zip(paths, (seals[key], told))
+            if found is None and os.path.lexists(path)
+        ]
+        if damaged:
+            broken[key] = ["%s is damaged" % os.path.basename(damaged[0])]
+        elif told is not None:
+            broken[key] = list(told.get("why") or ())
+    return seals, broken
+
+
+def switch(
+    call: Call, profile: str, release: Optional[str], keep_previous: bool = False
+) -> Dict[str, Any]:
+    """Make `release` current; the one that was becomes previous unless `keep_previous`."""
+    home = _home(call, profile)
+    current = _link(home, "current")
+    if release is not None and not os.path.isdir(os.path.join(home, "releases", release)):
+        raise AgentError("no-release", "there is no release %s" % release)
+    if release != current:
+        if not keep_previous and current is not None:
+            _point(home, "previous", current)
+        _point(home, "current", release)
+    return {"current": _link(home, "current"), "previous": _link(home, "previous")}
+
+
+def record(call: Call, profile: str, entry: Dict[str, Any]) -> Dict[str, Any]:
+    """Append one entry to the ledger, on disk before the answer; gives its `time`."""
+    home = _home(call, profile)
+    os.makedirs(home, exist_ok=True)
+    now = time.time()
+    line = json.dumps(dict(entry, time=now), sort_keys=True) + "\n"
+    fd = os.open(os.path.join(home, "ledger.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        # A line that a crash cut off must not swallow this one.
+        size = os.fstat(fd).st_size
+        if size:
+            with open(os.path.join(home, "ledger.jsonl"), "rb") as file:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    line = "\n" + line
+        data = line.encode("utf-8")
+        while data:
+            # A disk that becomes full takes a part, and refuses the rest.
+            data = data[os.write(fd, data) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return {"recorded": True, "time": now}
+
+
+def ledger(call: Call, profile: str, last: int = 0) -> List[Dict[str, Any]]:
+    """The last entries of the ledger, oldest first; all of them for 0."""
+    return _ledger(_home(call, profile), last)
+
+
+OPERATIONS = (
+    state,
+    profiles,
+    lock,
+    prepare,
+    seal,
+    seal_environment,
+    break_seal,
+    switch,
+    record,
+    ledger,
+)

@@ -1,0 +1,247 @@
+"""Runs a job's steps apart from the agent that started it, and outlives the connection.
+
+Started as ``python AGENT.pyz supervise DIRECTORY`` in a session and, where systemd can be asked, a
+control group of its own. The steps arrive on standard input, so that secrets never lie on disk; one
+line on standard output says that the lock is held and the state recorded.
+"""
+
+import fcntl
+import glob
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..core.atomic_files import boot_id
+from ..core.interface import AgentError
+from ..processes.processes import Stat, read_stat, session_members, stop_all
+from .job_files import MARK, JobFiles, members
+
+GRACE = 5.0
+AGENT = "@agent"
+
+
+def supervise(directory: str) -> int:
+    """Run the job of this directory to its end; returns 0 once the outcome is on disk."""
+    spec = json.load(sys.stdin)
+    files = JobFiles(directory)
+    files.take("lock")
+    log = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    supervisor = Supervisor(files, spec)
+    supervisor.begin()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+    supervisor.run()
+    return 0
+
+
+class Ended(Exception):
+    """The job ends before its steps do: `outcome` is stalled, stopped or failed."""
+
+    def __init__(self, outcome: str, why: str) -> None:
+        super().__init__(why)
+        self.outcome = outcome
+
+
+class Supervisor:
+    """One run of one job."""
+
+    def __init__(self, files: JobFiles, spec: Dict[str, Any]) -> None:
+        own = read_stat(os.getpid())
+        assert own is not None
+        self._files = files
+        self._steps: List[Dict[str, Any]] = spec["steps"]
+        self._stall: float = spec["stall"]
+        self._limit: Optional[float] = spec["limit"]
+        self._state: Dict[str, Any] = {
+            "token": spec["token"],
+            "pid": own.pid,
+            "start": own.start,
+            "session": os.getsid(0),
+            "scope": spec["scope"],
+            "unscoped": spec["unscoped"],
+            "boot_id": boot_id(),
+            "started": time.time(),
+            "phase": "",
+            "steps": [],
+        }
+        self._began = time.monotonic()
+        self._moved = self._began
+        self._sampled = self._began
+        self._seen: Tuple[int, Dict[int, int]] = (-1, {})
+        self._woken, self._wake = os.pipe()
+        self._tick = max(0.05, min(1.0, self._stall / 8))
+
+    def begin(self) -> None:
+        """Record that it runs, and take SIGTERM as the wish to stop."""
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake)
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
+        self._files.reserve()
+        self._beat()
+        self._files.record(self._state)
+
+    def run(self) -> None:
+        """Every step in order; the first that fails and is not optional ends the job."""
+        outcome, why = "done", ""
+        status: Optional[int] = 0
+        try:
+            for step in self._steps:
+                status = self._run_step(step)
+                if status != 0 and not step.get("optional"):
+                    outcome, why = "failed", f"{step['phase']} ended with status {status}"
+                    break
+                status = 0
+        except Ended as ended:
+            outcome, why, status = ended.outcome, str(ended), None
+        except OSError as error:
+            outcome, why, status = "failed", str(error), None
+        left = self._end_members()
+        self._state.update(
+            outcome=outcome, why=why, rc=status, ended=time.time(), left=left, child=None
+        )
+        self._files.free_reserve()
+        self._files.record(self._state)
+
+    def _run_step(self, step: Dict[str, Any]) -> int:
+        if not self._wanted(step.get("when")):
+            return 0
+        lock = self._take(step["lock"]) if step["lock"] else None
+        began = time.monotonic()
+        self._state.update(phase=step["phase"])
+        argv = self._argv(step["argv"])
+        env = dict(step["env"])
+        env.update(step.get("secrets") or {})
+        env[MARK] = self._state["token"]
+        _say(f"$ {' '.join(argv)}")
+        child = subprocess.Popen(argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL)
+        self._state["child"] = child.pid
+        self._files.record(self._state)
+        self._watch(child)
+        seconds = round(time.monotonic() - began, 3)
+        self._state["steps"].append(
+            {"phase": step["phase"], "rc": child.returncode, "seconds": seconds}
+        )
+        if lock is not None:
+            if child.returncode != 0:
+                # What a killed command left behind may still work on what the lock guards.
+                self._end_members()
+            os.close(lock)
+        return child.returncode
+
+    def _take(self, path: str) -> int:
+        """Hold a lock that other jobs want as well, in the phase `waiting` until it is free. A job
+        that ends early keeps it to its very end; no child inherits it, so none outlives that."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        waits = False
+        while not _lock(handle):
+            if not waits:
+                waits = True
+                _say(f"waiting for {path}, which another job holds")
+                self._state.update(phase="waiting", child=None)
+                self._files.record(self._state)
+            woken, _, _ = select.select([self._woken], [], [], self._tick)
+            if woken:
+                raise Ended("stopped", "stopped on request")
+            self._beat()
+            self._keep_limit()
+        self._moved = time.monotonic()
+        return handle
+
+    def _wanted(self, when: Optional[Dict[str, Any]]) -> bool:
+        return when is None or bool(glob.glob(when["glob"])) == when["present"]
+
+    def _argv(self, argv: List[Any]) -> List[str]:
+        """An argument `{"glob": …}` stands for the one file that matches when the step begins."""
+        ready: List[str] = []
+        for argument in argv:
+            if argument == AGENT and not ready:
+                ready += agent_program()
+            elif isinstance(argument, dict):
+                found = sorted(glob.glob(argument["glob"]))
+                if len(found) != 1:
+                    raise Ended("failed", f"{len(found)} files match {argument['glob']}, not one")
+                ready += found
+            else:
+                ready.append(argument)
+        return ready
+
+    def _watch(self, child: "subprocess.Popen[bytes]") -> None:
+        handle = os.pidfd_open(child.pid)
+        try:
+            while True:
+                ready, _, _ = select.select([handle, self._woken], [], [], self._tick)
+                if handle in ready:
+                    child.wait()
+                    return
+                if self._woken in ready:
+                    raise Ended("stopped", "stopped on request")
+                self._beat()
+                self._look()
+        finally:
+            os.close(handle)
+
+    def _beat(self) -> None:
+        try:
+            with open(self._files.heartbeat, "w", encoding="ascii") as file:
+                file.write(f"{time.time():.3f}\n")
+        except OSError:
+            pass  # a disk that is full for a moment ends no job
+
+    def _keep_limit(self) -> None:
+        if self._limit is not None and time.monotonic() - self._began > self._limit:
+            raise Ended("stalled", f"longer than its limit of {self._limit:g} s")
+
+    def _look(self) -> None:
+        self._keep_limit()
+        now = time.monotonic()
+        # Reading every process is dear on a big host: seldom, where the stall is long.
+        if now - self._sampled < min(15.0, self._stall / 8):
+            return
+        self._sampled = now
+        cpu = {s.pid: s.cpu for s in session_members(self._state["session"])}
+        cpu.pop(os.getpid(), None)
+        seen = (os.path.getsize(self._files.log), cpu)
+        if seen != self._seen:
+            self._seen, self._moved = seen, now
+        elif now - self._moved > self._stall:
+            raise Ended("stalled", f"neither output nor CPU time for {self._stall:g} s")
+
+    def _end_members(self) -> List[int]:
+        """End what the steps left behind (a compiler whose parent was killed lives on)."""
+        return stop_all(self._others, GRACE).left
+
+    def _others(self) -> List[Stat]:
+        return [stat for stat in members(self._state) if stat.pid != os.getpid()]
+
+
+def _say(text: str) -> None:
+    """A line of our own in the log, whatever the locale and however full the disk."""
+    try:
+        os.write(1, (text + "\n").encode("utf-8", "surrogateescape"))
+    except OSError:
+        pass
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def agent_program() -> List[str]:
+    """The argv that runs this agent's zip file; error `no-zip` where it runs from elsewhere."""
+    archive = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not os.path.isfile(archive):
+        raise AgentError("no-zip", f"the agent does not run from its zip file but from {archive}")
+    return [sys.executable, archive]

@@ -1,0 +1,98 @@
+"""What a supervised server keeps on disk, read by the agent; server.py lists the files."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ..core.atomic_files import boot_id, read_json
+from ..core.interface import AgentError, Call
+from ..processes import processes
+from . import server
+
+ENDED = ("stopped", "exited", "failed")
+"""States that are a supervisor's last word."""
+LAST_WORD = 5.0
+"""Seconds that a supervisor gets to tell how its server has ended."""
+
+
+def alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:
+    """Whether a process of a record, the server or its supervisor, still lives."""
+    pid, start = who.get("pid"), who.get("start")
+    if pid is None or start is None or record.get("boot") != boot_id():
+        return False
+    return processes.is_same(pid, start)
+
+
+class Unit:
+    """One supervised server's directory and what is recorded there."""
+
+    def __init__(self, call: Call, name: str) -> None:
+        if not re.match(r"^[a-z0-9][a-z0-9._-]{0,62}$", name):
+            raise AgentError("bad-name", "%r cannot name a unit" % name)
+        self.name = name
+        self.directory = call.path("@/profiles/%s/server" % name)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One starts or stops it at a time: a start that was given up may still be on its way."""
+        os.makedirs(self.directory, mode=0o755, exist_ok=True)
+        with ExitStack() as held:
+            # A disk that takes no file any more keeps nobody from stopping a server.
+            with suppress(OSError):
+                handle = os.open(self.file("lock"), os.O_RDONLY | os.O_CREAT, 0o600)
+                held.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def spec(self) -> Optional[Dict[str, Any]]:
+        return read_json(self.file("spec.json"))
+
+    def record(self, serial: Optional[str]) -> Dict[str, Any]:
+        """What the supervisor of this start wrote; empty when it has not."""
+        found = read_json(self.file("record.json")) or {}
+        return found if found.get("serial") == serial else {}
+
+    def standing(self, serial: Optional[str]) -> Tuple[Dict[str, Any], bool, bool]:
+        """The record, whether the server runs, and whether somebody supervises it. A server that
+        has just ended is told of a moment later, and a supervisor that is gone may have said so
+        after its record was read: it is read again."""
+        end = time.monotonic() + LAST_WORD
+        before: Optional[Dict[str, Any]] = None
+        while True:
+            record = self.record(serial)
+            running = alive(record, record)
+            supervised = alive(record, record.get("supervisor") or {})
+            if running or record.get("state") in ENDED:
+                break
+            if supervised and (record.get("state") != "running" or time.monotonic() > end):
+                break
+            if not supervised and record == before:
+                break
+            before = record
+            time.sleep(0.02)
+        return record, running, supervised
+
+    def proven(self) -> Optional[Dict[str, Any]]:
+        """The process that was proven last; None where none was, or nobody noted which."""
+        try:
+            return read_json(self.file("kept"))
+        except ValueError:
+            return None
+
+    def members(self, spec: Dict[str, Any], record: Dict[str, Any]) -> List[processes.Stat]:
+        """Every living process of the server, whoever their parent is by now. Where nothing is
+        recorded, or the main process's number was given anew, those that carry its mark."""
+        pid, start = record.get("pid"), record.get("start")
+        if record and record.get("boot") != boot_id():
+            return []
+        leader = None if pid is None else processes.read_stat(pid)
+        strange = leader is not None and leader.start != start
+        return server.family(None if strange else pid, str(spec["serial"]))

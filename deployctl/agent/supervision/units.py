@@ -1,0 +1,287 @@
+"""Servers under supervision: started, looked at, stopped whole, their logs read.
+
+States: absent (never started here) · starting · running · exited (status 0 before anybody asked,
+which is a failure) · failed · lost (it and its supervisor are gone without a word) · stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any, Dict, List, Optional
+
+from ..core.atomic_files import write_json
+from ..core.interface import AgentError, Call
+from ..processes import processes
+from . import systemd
+from .unit_files import ENDED, Unit, alive
+
+LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
+"""Restarts within so many seconds; bytes of log before it is turned over."""
+INHERITED = re.compile(
+    r"^(HOME|PATH|USER|LOGNAME|SHELL|TMPDIR|TZ|LANG|LC_\w+|LD_LIBRARY_PATH|CUDA_HOME|CUDA_PATH"
+    r"|XDG_CACHE_HOME|HF_HOME|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)$"
+)
+"""Variables of the host that a server is given; all others come from its profile."""
+
+
+def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
+    if running:
+        return "running"
+    if record.get("state") in ENDED:
+        return str(record["state"])
+    if record.get("state") == "ending":
+        # The main process is gone; the supervisor ends what it left.
+        return "exited" if record["rc"] == 0 else "failed"
+    return "starting" if supervised else "lost"
+
+
+def state(call: Call, name: str) -> Dict[str, Any]:
+    """What has become of the server: state, process, release, and every process it consists of.
+
+    `cpu` is the seconds of processor time of all members together; `supervised` says whether
+    somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
+    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
+    """
+    unit = Unit(call, name)
+    spec = unit.spec()
+    if spec is None:
+        return {"state": "absent", "pid": None, "start": None, "release": None, "members": []}
+    record, running, supervised = unit.standing(spec["serial"])
+    members = unit.members(spec, record)
+    return {
+        "state": _word(record, running, supervised),
+        "supervised": supervised,
+        "kept": os.path.exists(unit.file("kept")),
+        "proven": unit.proven(),
+        "loaded": record.get("loaded"),
+        "pid": record.get("pid"),
+        "start": record.get("start"),
+        "started": record.get("started"),
+        "ended": record.get("ended"),
+        "rc": record.get("rc"),
+        "error": record.get("error"),
+        "restarts": record.get("restarts", 0),
+        "release": spec["release"],
+        "argv": spec["argv"],
+        "log": spec["log"],
+        "kind": spec["kind"],
+        "cpu": sum(m.cpu for m in members) / processes.TICKS,
+        "members": [processes.describe_process(m) for m in members],
+    }
+
+
+def start(
+    call: Call,
+    name: str,
+    argv: List[str],
+    release: str,
+    env: Optional[Dict[str, str]] = None,
+    secrets: Optional[Dict[str, str]] = None,
+    cwd: str = "@",
+    log: str = "",
+    grace: float = 20.0,
+    supervisor: str = "auto",
+    limits: Optional[Dict[str, float]] = None,
+    watch: Optional[List[str]] = None,
+) -> Dict[str, Any]:
+    """Start a server under supervision and return its state once its process exists.
+
+    The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
+    after failures only from `keep` on. Errors: `running` where one runs already, `not-started`
+    where no process came to be, `cancelled` where it was given up before.
+    """
+    unit = Unit(call, name)
+    spec = {
+        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
+        "kind": _kind(supervisor),
+        "argv": argv,
+        "env": _environment(call, env),
+        "cwd": call.path(cwd),
+        "log": call.path(log) if log else unit.file("server.log"),
+        "release": release,
+        "grace": grace,
+        "watch": {name: call.path(name) for name in watch or ()},
+        "limits": dict(LIMITS, **(limits or {})),
+    }
+    with unit.alone():
+        now = state(call, name)
+        if now["state"] in ENDED and now["supervised"]:
+            # The last one's supervisor is on its way out; until then it keeps the next one out.
+            _end_supervisor(unit.record((unit.spec() or {}).get("serial")), grace)
+            now = state(call, name)
+        if now["state"] in ("running", "starting") or now["members"]:
+            raise AgentError("running", "unit %s runs already, pid %s" % (name, now["pid"]), now)
+        if call.cancelled.is_set():
+            raise AgentError("cancelled", "the start of unit %s was given up" % name)
+        _write(unit, spec, secrets)
+        _supervise(call, unit, spec)
+        return _await_start(call, unit, str(spec["serial"]))
+
+
+def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
+    if os.path.exists(spec["log"]):
+        os.replace(spec["log"], spec["log"] + ".1")
+    for stale in ("kept", "secrets.json"):
+        if os.path.exists(unit.file(stale)):
+            os.unlink(unit.file(stale))
+    if secrets:
+        write_json(unit.file("secrets.json"), secrets, 0o600)
+    write_json(unit.file("spec.json"), spec, 0o600)
+
+
+def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
+    """The same for whoever launches: a person's own variables neither change nor leak into it."""
+    inherited = call.environment()
+    env = {name: value for name, value in inherited.items() if INHERITED.match(name)}
+    env.update(wanted or {})
+    return env
+
+
+def _kind(supervisor: str) -> str:
+    obstacle = systemd.usable()
+    if supervisor == "systemd" and obstacle is not None:
+        raise AgentError("no-systemd", "supervision by systemd is asked for: %s" % obstacle)
+    return "systemd" if supervisor != "agent" and obstacle is None else "agent"
+
+
+def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
+    archive = unit.file("supervisor.pyz")
+    shutil.copyfile(_archive(), archive)
+    argv = [sys.executable, "-I", archive, "server", unit.directory]
+    if spec["kind"] == "systemd":
+        systemd.start(call, unit.name, argv, spec["grace"])
+        return
+    if systemd.usable() is None:
+        systemd.disable(call, unit.name)
+    subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def _archive() -> str:
+    """The zip file that this agent runs from."""
+    place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not os.path.isfile(place):
+        raise AgentError("no-archive", "the agent does not run from its zip file: %s" % place)
+    return place
+
+
+def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> Dict[str, Any]:
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        if unit.record(serial).get("state") not in (None, "starting"):
+            return state(call, unit.name)
+        # Not given up half way: whoever stops it then must find what there is to stop.
+        time.sleep(0.02)
+    raise AgentError("not-started", "no process of unit %s after %g s" % (unit.name, patience))
+
+
+def keep(
+    call: Call, name: str, pid: Optional[int] = None, start: Optional[int] = None
+) -> Dict[str, Any]:
+    """This process was proven (None: it was not asked): restart after failures from now on."""
+    unit = Unit(call, name)
+    write_json(unit.file("kept"), {"pid": pid, "start": start})
+    return state(call, name)
+
+
+def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
+    """End the server, its engine cores and its workers; returns who went how.
+
+    `left` lists processes that survived even SIGKILL (stuck in a driver): a reboot is needed.
+    """
+    unit = Unit(call, name)
+    if not os.path.isdir(unit.directory):
+        return _absent()
+    with unit.alone():
+        return _stop(call, unit, grace)
+
+
+def _absent() -> Dict[str, Any]:
+    return {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+
+
+def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
+    name, spec = unit.name, unit.spec()
+    if spec is None:
+        return _absent()
+    before = state(call, name)
+    record = unit.record(spec["serial"])
+    if spec["kind"] == "systemd":
+        systemd.stop(call, name)
+    _end_supervisor(record, float(spec["grace"]))
+    # It may have started the server anew in the meantime.
+    record = unit.record(spec["serial"]) or record
+    # Whatever the supervisor left, or all of it where no supervisor lived.
+    rest = processes.stop_all(lambda: unit.members(spec, record), grace)
+    left = unit.members(spec, record)
+    if not left and record.get("state") not in ENDED:
+        record = dict(record, state="stopped", ended=time.time())
+        with suppress(OSError):  # on a full disk it is stopped all the same
+            write_json(unit.file("record.json"), dict(record, serial=spec["serial"]))
+    survivors = {stat.pid for stat in left}
+    return {
+        "was": before["state"],
+        "gone": [m["pid"] for m in before["members"] if m["pid"] not in survivors],
+        "killed": rest.killed,
+        "left": [processes.describe_process(m) for m in left],
+        "state": state(call, name)["state"],
+    }
+
+
+def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
+    who = record.get("supervisor") or {}
+    if not alive(record, who):
+        return
+    try:
+        fd = os.pidfd_open(who["pid"])
+    except ProcessLookupError:
+        return
+    try:
+        if processes.is_same(who["pid"], who["start"]):
+            processes.signal_and_wait({who["pid"]: fd}, [who["pid"]], signal.SIGTERM, grace + 30.0)
+    finally:
+        os.close(fd)
+
+
+def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str, Any]:
+    """A part of the server's log from a byte offset, up to whole lines while it runs.
+
+    A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
+    says that the file was turned over and reading began anew.
+    """
+    unit = Unit(call, name)
+    spec = unit.spec() or {}
+    record = unit.record(spec.get("serial"))
+    # Looked at before the log is: nothing comes after the last words of a process that is gone.
+    runs = alive(record, record)
+    try:
+        file = open(spec.get("log", ""), "rb")
+    except FileNotFoundError:
+        return {"text": "", "offset": 0, "size": 0, "turned": False}
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        turned = offset > size
+        begin = 0 if turned else (max(0, size + offset) if offset < 0 else offset)
+        file.seek(begin)
+        data = file.read(limit)
+    whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
+    if not runs and len(data) < limit:
+        whole = data
+    text = whole.decode("utf-8", "replace")
+    return {"text": text, "offset": begin + len(whole), "size": size, "turned": turned}
+
+
+OPERATIONS = (state, start, keep, stop, log)

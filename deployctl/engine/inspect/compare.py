@@ -1,0 +1,132 @@
+"""Two releases side by side: what they were made from, what was configured, what they reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deployctl.config.host import HostSettings
+from deployctl.config.profile import Profile
+from deployctl.engine.ledger.rollback import resolve
+from deployctl.engine.run.connect import Connected
+from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.strategies import slots
+from deployctl.hosts.session import Session
+
+SCHEMA = "deployctl.diff/1"
+FIGURES = (
+    "acceptance.mean_acceptance_length",
+    "acceptance.acceptance_rate",
+    "acceptance.verdict",
+    "smoke.verdict",
+    "ready.seconds",
+    "build.seconds",
+)
+MADE_FROM = (
+    "commits",
+    "version",
+    "wheel",
+    "freeze",
+    "models",
+    "drafter_config",
+    "torch",
+    "gpu",
+    "launch",
+)
+NEVER_DIFFERENT = {"name", "description", "extends", "notify"}
+
+
+def differences(one: Any, other: Any, at: str = "") -> Iterator[dict[str, Any]]:
+    """Leaves that differ between two JSON values, with their key path. Lists are leaves."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in sorted({*one, *other}):
+            below = f"{at}.{key}" if at else str(key)
+            yield from differences(one.get(key), other.get(key), below)
+    elif one != other:
+        yield {"what": at, "old": one, "new": other}
+
+
+def manifests(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What differs between two manifests, by part. Pure."""
+    return {
+        "made_from": list(differences(_part(one, MADE_FROM), _part(other, MADE_FROM))),
+        "packages": list(differences(one.get("packages") or {}, other.get("packages") or {})),
+        "config": list(differences(_wanted(one), _wanted(other))),
+        "figures": [
+            {"what": name, "old": _figure(one, name), "new": _figure(other, name)}
+            for name in FIGURES
+            if _figure(one, name) is not None or _figure(other, name) is not None
+        ],
+    }
+
+
+def _part(manifest: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    found = {name: manifest.get(name) for name in names}
+    return {**found, "launch": launch_options(manifest)}
+
+
+def launch_options(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A launch line by option. The release's own folder, which always differs, is left out."""
+    words = [
+        str(word).replace(str(manifest.get("release")), "RELEASE")
+        for word in manifest.get("launch") or ()
+    ]
+    options: dict[str, Any] = {}
+    at = ""
+    for word in words:
+        if word.startswith("--"):
+            at, _, value = word.partition("=")
+            options[at] = value or True
+        elif at and options[at] is True:
+            options[at] = word
+        else:
+            options[at] = f"{options.get(at, '')} {word}".strip()
+    return {name or "command": value for name, value in options.items()}
+
+
+def _wanted(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = manifest.get("wanted") or {}
+    return {key: value for key, value in wanted.items() if key not in NEVER_DIFFERENT}
+
+
+def _figure(manifest: Mapping[str, Any], name: str) -> Any:
+    found: Any = manifest.get("evidence") or {}
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _releases(session: Session, profile: Profile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A profile's releases as `releases.state` has them, those that failed among them, and those
+    alone. With slots, current is what the live one serves and previous what the other one did."""
+    serving = slots.serving(session, profile)
+    found, failed = _of_one(session, serving.name)
+    if slots.blue_green(profile):
+        name = f"{profile.name}.{slots.idle(profile, serving)}"
+        beside, more = _of_one(session, name)
+        releases = {**beside["releases"], **found["releases"]}
+        found = {**found, "previous": beside["current"], "releases": releases}
+        failed = {**more, **failed}
+    return found, failed
+
+
+def _of_one(session: Session, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    found = session.call("releases.state", profile=name, last=1)
+    failed = session.call("release_status.failed", profile=name)
+    # One that failed has no manifest, and what was noted of it is of the same form.
+    found["releases"].update(failed)
+    return found, failed
+
+
+def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
+    """The document of `deployctl diff`: two releases on every host; raises UsageError where one
+    is not there. `one` and `other` are ids, beginnings of ids, `current` or `previous`."""
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        found, failed = _releases(connected.session, profile)
+        ids = [resolve(profile.name, found, name) for name in (one, other)]
+        old, new = (found["releases"][name] for name in ids)
+        errors = {name: failed[name]["error"] for name in ids if name in failed}
+        return {"old": ids[0], "new": ids[1], "failed": errors, **manifests(old, new)}
+
+    return {"schema": SCHEMA, "profile": profile.name, "hosts": each_host(profile, look)}

@@ -1,0 +1,274 @@
+"""Look without touching: what serves, the server's log, the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from deployctl.config.host import HostSettings
+from deployctl.config.profile import Profile
+from deployctl.engine.ledger.entries import GATES
+from deployctl.engine.run import recovery
+from deployctl.engine.run.connect import Connected, connect
+from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.plan import ask
+from deployctl.engine.strategies import slots
+from deployctl.errors import NotReady, UsageError
+from deployctl.hosts.session import Session
+from deployctl.steps.interface import Answers, Question
+from deployctl.steps.measuring.gates import MEASURED, PROCESS
+from deployctl.steps.servers.process import RUNNING, identity, was_proven
+from deployctl.steps.servers.readiness import reachable
+
+SCHEMA = "deployctl.status/1"
+UNREACHED = {"healthy": False, "state": "unknown"}
+"""What is known of a host that could not be asked."""
+
+
+def _questions(profile: Profile) -> dict[str, Question]:
+    name, serve = profile.name, profile.serve
+    url = f"http://{reachable(serve.host)}:{serve.port}"
+    asked = [
+        Question("releases", "releases.state", {"profile": name, "last": 20}),
+        Question("unit", "units.state", {"name": name}),
+        Question("port", "network.listener", {"port": serve.port}),
+        Question(
+            "health",
+            "network.http",
+            {
+                "method": "GET",
+                "url": f"{url}/health",
+                "timeout": 5,
+            },
+        ),
+        Question(
+            "config", "files.read", {"path": f"@/profiles/{name}/current/drafter/config.json"}
+        ),
+    ]
+    return {question.key: question for question in asked}
+
+
+def survey(profile: Profile) -> dict[str, Any]:
+    """What serves on each host, since when, healthy or not; one round trip a host."""
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        serving = slots.serving(connected.session, profile)
+        asked = {**_questions(serving), **_front_questions(profile)}
+        answers, _ = ask(connected, asked)
+        found = {**_host(answers), "unit": serving.name}
+        return _with_front(found, answers) if slots.blue_green(profile) else found
+
+    hosts = [{**UNREACHED, **host} for host in each_host(profile, look, alone=True)]
+    return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+
+
+def _front_questions(profile: Profile) -> dict[str, Question]:
+    """What stands before the slots of a blue-green profile: nobody reaches them without it."""
+    if not slots.blue_green(profile):
+        return {}
+    return {
+        "front": Question("front", "units.state", {"name": profile.name}),
+        "front.port": Question("front.port", "network.listener", {"port": profile.serve.port}),
+    }
+
+
+def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
+    unit, port = answers.get("front") or {}, answers.get("front.port") or {}
+    listening = port.get("listening")
+    front = {"state": unit.get("state", "unknown"), "listening": listening}
+    healthy = found["healthy"] and front == {"state": "running", "listening": True}
+    return {**found, "front": front, "healthy": healthy}
+
+
+def _host(answers: Answers) -> dict[str, Any]:
+    unit, health = answers.get("unit") or {"state": "unknown"}, answers.get("health")
+    releases = answers.get("releases") or {}
+    current, serving = releases.get("current"), unit.get("release")
+    manifests = releases.get("releases") or {}
+    evidence = (manifests.get(current) or {}).get("evidence", {})
+    runs = unit["state"] in RUNNING
+    ledger = releases.get("ledger") or []
+    judged = serving if runs else current
+    other = runs and serving != current
+    gates = _gates(ledger, judged, (manifests.get(judged) or {}).get("evidence", {}))
+    return {
+        "current": current,
+        "previous": releases.get("previous"),
+        "serving": serving if runs else None,
+        "unproven_release": other,
+        "environment_damage": _damage(releases, judged),
+        "state": unit["state"],
+        "pid": unit.get("pid") if runs else None,
+        "since": unit.get("started") if runs else None,
+        "proven": was_proven(unit),
+        "restarts": unit.get("restarts", 0),
+        "last_exit": _last_exit(unit),
+        "port": answers.get("port"),
+        "health": health and {"status": health["status"], "error": health["error"]},
+        "healthy": unit["state"] == "running" and bool(health) and health["status"] == 200,
+        "drift": None if other else _drift(evidence.get("drafter", {}), answers),
+        "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
+        "smoke": gates.get("smoke") if runs else None,
+        "acceptance": gates.get("acceptance") if runs else None,
+        "verdicts": {
+            gate: {
+                "verdict": said["verdict"],
+                "time": said[MEASURED],
+                "this_process": runs and said.get(PROCESS) == identity(unit),
+            }
+            for gate, said in gates.items()
+        },
+        "last_run": _last_run(ledger),
+        "open_run": recovery.open_entry(ledger),
+    }
+
+
+def _damage(releases: dict[str, Any], release: str | None) -> list[str]:
+    """What was found wrong with the environment that a release stands on."""
+    manifest = (releases.get("releases") or {}).get(release) or {}
+    key = (manifest.get("identity") or {}).get("environment")
+    return list((releases.get("broken") or {}).get(key) or ())
+
+
+def _last_exit(unit: dict[str, Any]) -> dict[str, Any] | None:
+    if unit.get("ended") is None:
+        return None
+    return {"status": unit["rc"], "time": unit["ended"]}
+
+
+def _loaded_other(evidence: dict[str, Any], unit: dict[str, Any]) -> bool:
+    """Whether the process is known to have read another config.json than the proven one."""
+    proven = evidence.get("drafter", {}).get("sha256")
+    loaded = (unit.get("loaded") or {}).values()
+    return proven is not None and any(digest != proven for digest in loaded)
+
+
+def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
+    """Whether the drafter's config.json differs from what was proven; None where unknown."""
+    config, expected = answers.get("config"), proven.get("sha256")
+    if not config or expected is None:
+        return None
+    return bool(config["sha256"] != expected)
+
+
+def _gates(
+    entries: list[dict[str, Any]], release: str | None, sealed: dict[str, Any]
+) -> dict[str, Any]:
+    """What each gate measured last on a release: the release's sealed evidence, or the verdict
+    and the figures of a later run that kept no evidence because it did not pass."""
+    found = {gate: sealed[gate] for gate in GATES if sealed.get(gate, {}).get(MEASURED) is not None}
+    for entry in entries:
+        if entry.get("release") != release:
+            continue
+        for gate, said in (entry.get("verdicts") or {}).items():
+            at = said.get(MEASURED) or entry["time"]
+            if gate not in found or at > found[gate][MEASURED]:
+                figures = entry.get("figures", {}) if gate == "acceptance" else {}
+                found[gate] = {**figures, **said, MEASURED: at}
+    return found
+
+
+def _last_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((entry for entry in reversed(entries) if entry.get("kind") == "end"), None)
+
+
+def ledger(profile: Profile, last: int) -> dict[str, Any]:
+    """The last entries of every host's ledger, oldest first."""
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        entries = connected.session.call("releases.ledger", profile=profile.name)
+        damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
+        return {"runs": _runs(entries)[-last:], "damaged": damaged}
+
+    found = each_host(profile, look, alone=True)
+    hosts = [{"runs": [], "damaged": [], **host} for host in found]
+    return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}
+
+
+def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every run once: how it ended, and by whom and from where it was begun. One that has no end
+    is still at work, or died."""
+    begun = {entry["run"]: entry for entry in entries if entry.get("kind") == "begin"}
+    ended = {entry["run"]: entry for entry in entries if entry.get("kind") == "end"}
+    runs = []
+    for run in dict.fromkeys([*begun, *ended]):
+        start = begun.get(run, {})
+        changed = recovery.changed(entries, run)
+        end = ended.get(run) or {**start, "outcome": "open", "changed": changed}
+        runs.append({**end, "user": start.get("user"), "from": start.get("from")})
+    return runs
+
+
+def log(
+    profile: Profile, lines: int, follow: bool, job: str | None, release: str | None = None
+) -> Iterator[str]:
+    """The text of the server's log (a job's, or of a release that failed) on the first host."""
+    with connect(profile.hosts[0]) as connected:
+        session = connected.session
+        if release is not None:
+            text = _of_release(session, profile, release)
+            yield "".join(text.splitlines(keepends=True)[-lines:])
+            return
+        name = slots.serving(session, profile).name
+        text, offset = _tail(session, name, job)
+        if not text:
+            _check_written(session, profile, name, job)
+        yield "".join(text.splitlines(keepends=True)[-lines:])
+        while follow:
+            text, offset = _more(session, name, job, offset)
+            if text:
+                yield text
+
+
+def _check_written(session: Session, profile: Profile, name: str, job: str | None) -> None:
+    """Raise where there is nothing of which there could be a log."""
+    if job is not None and session.call("jobs.state", id=job)["state"] == "none":
+        known = [str(one["id"]) for one in session.call("jobs.listing")]
+        raise UsageError(f"there is no job {job}", next=f"jobs: {', '.join(known) or 'none'}")
+    if job is None and session.call("units.state", name=name)["state"] == "absent":
+        raise NotReady(
+            profile.hosts[0].name,
+            "logs",
+            "nothing has served",
+            f"no server of profile {profile.name} was ever started here",
+            f"run: deployctl up --profile {profile.name}",
+        )
+
+
+TAIL_BYTES = 256 * 1024
+
+
+def _of_release(session: Session, profile: Profile, named: str) -> str:
+    """The log of a release's server: the one that ran last, or what was kept when it failed."""
+    known: list[str] = []
+    for name in (profile.name, *(f"{profile.name}.{slot}" for slot in slots.SLOTS)):
+        releases = session.call("releases.state", profile=name, last=1)["releases"]
+        known += releases
+        for release in releases:
+            if not release.startswith(named):
+                continue
+            kept = session.call(
+                "release_status.log", profile=name, release=release, limit=TAIL_BYTES
+            )
+            if session.call("units.state", name=name)["release"] == release:
+                return _tail(session, name, None)[0]
+            if kept["text"] is not None:
+                return str(kept["text"])
+    raise UsageError(
+        f"profile {profile.name}: no log of a release {named}",
+        "logs are kept of what ran last and of releases that failed",
+        f"its releases: {', '.join(known) or 'none'}",
+    )
+
+
+def _tail(session: Session, name: str, job: str | None) -> tuple[str, int]:
+    return _more(session, name, job, -TAIL_BYTES)
+
+
+def _more(session: Session, name: str, job: str | None, offset: int) -> tuple[str, int]:
+    """What the log holds from `offset` (from its end where negative)."""
+    if job is not None:
+        part = session.call("jobs.log", id=job, offset=offset, limit=TAIL_BYTES)
+    else:
+        part = session.call("units.log", name=name, offset=offset, limit=TAIL_BYTES)
+    return str(part["text"]), int(part["offset"])

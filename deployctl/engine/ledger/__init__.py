@@ -1,0 +1,1 @@
+"""What hosts keep of runs and releases."""

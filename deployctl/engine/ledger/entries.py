@@ -1,0 +1,163 @@
+"""What a run writes into the host's ledger and into a release's manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployctl import __version__
+from deployctl.config.profile import Profile
+from deployctl.engine.ledger.lock import holder
+from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
+from deployctl.steps.interface import Deployment
+from deployctl.steps.measuring.gates import ASKED, MEASURED, PROCESS
+
+GATES = ("smoke", "acceptance")
+COMMITS = ("requested", "installed", "imported")
+
+
+def profile_digest(profile: Profile) -> str:
+    """The SHA-256 of the resolved profile, by which two runs see that they want the same."""
+    text = json.dumps(profile.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def begun(
+    run: RunRecord, host: HostRecord, profile: Profile, current: str | None
+) -> dict[str, Any]:
+    """The entry that opens a run; without an `end` after it the controller died in between."""
+    return {
+        "kind": "begin",
+        **holder(run.run),
+        "playbook": run.playbook,
+        "profile_digest": profile_digest(profile),
+        "release": host.release,
+        "current": current,
+    }
+
+
+def failed_before(
+    entries: Sequence[Mapping[str, Any]], release: str | None, digest: str
+) -> str | None:
+    """The run in which this release failed under a profile of this digest, if that was its last.
+
+    `entries` are a ledger's, oldest first. Only starting and gates count: a build or a download
+    that failed may succeed the next time.
+    """
+    same = {e["run"] for e in entries if e.get("profile_digest") == digest}
+    for entry in reversed(entries):
+        if entry.get("kind") == "end" and entry.get("release") == release:
+            failed = bool({*entry.get("failed", ())} & {"launch", "ready", *GATES})
+            return str(entry["run"]) if failed and entry["run"] in same else None
+    return None
+
+
+def phase(
+    run: RunRecord, host: HostRecord, name: str, why: str = "", step: str = ""
+) -> dict[str, Any]:
+    """The entry that says how far the run is: staging, switching, or restoring and why.
+
+    `changed` are the steps that have changed something until now, `step` the one that begins.
+    """
+    changed = [s.step for s in host.steps if s.status == "changed"]
+    entry = {"kind": "phase", "run": run.run, "release": host.release, "phase": name}
+    more = {"why": why, "step": step, "changed": changed}
+    return {**entry, **{key: value for key, value in more.items() if value}}
+
+
+def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
+    """The entry that closes a run, with its figures."""
+    return {
+        "kind": "end",
+        "run": run.run,
+        "playbook": run.playbook,
+        "release": host.release,
+        "outcome": outcome,
+        "changed": [s.step for s in host.steps if s.status == "changed"],
+        "failed": [s.step for s in host.steps if s.status == "failed"],
+        "error": host.error.what if host.error else None,
+        "without_service": host.without_service,
+        "gaps": host.gaps,
+        "restored": host.restored,
+        "figures": figures(host),
+        "verdicts": verdicts(host),
+    }
+
+
+def figures(host: HostRecord) -> dict[str, Any]:
+    """The numbers by which runs are compared; empty for a run that did not measure them."""
+    found = next((s.evidence for s in _measured(host) if s.step == "acceptance"), {})
+    names = ("mean_acceptance_length", "acceptance_rate", "drafts", "interval", "verdict")
+    return {name: found[name] for name in names if name in found}
+
+
+def verdicts(host: HostRecord) -> dict[str, Any]:
+    """Each gate's verdict of this very run: on which process, when, and about what (the digest of
+    what was asked), so that a later run can trust it."""
+    names = ("verdict", ASKED, PROCESS, MEASURED)
+    return {
+        step.step: {name: step.evidence.get(name) for name in names}
+        for step in _measured(host)
+        if step.step in GATES and "verdict" in step.evidence
+    }
+
+
+def _measured(host: HostRecord) -> list[StepRecord]:
+    """The steps that measured: one left unchanged carries the evidence of an earlier run."""
+    return [step for step in host.steps if step.attempted and step.status != "unchanged"]
+
+
+def manifest(
+    wanted: Deployment, host: HostRecord, identity: Mapping[str, Any], evidence: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a release is made of and what proved it.
+
+    The resolved profile lies in it whole (it names secrets and never holds one), so that the
+    release can be brought back as it was wanted then.
+    """
+    profile = wanted.profile
+    build, verify = evidence.get("build", {}), evidence.get("verify", {})
+    fetch, drafter = evidence.get("fetch", {}), evidence.get("drafter", {})
+    return {
+        "schema": "deployctl.manifest/1",
+        "release": host.release,
+        "profile": profile.name,
+        "profile_digest": profile_digest(profile),
+        "deployctl": __version__,
+        "wanted": profile.model_dump(mode="json", by_alias=True),
+        "skip": sorted(wanted.skip),
+        "identity": dict(identity),
+        "commits": {name: build.get(f"commit_{name}") for name in COMMITS},
+        "version": build.get("version_installed"),
+        "wheel": build.get("wheel"),
+        "freeze": verify.get("freeze"),
+        "packages": verify.get("packages"),
+        "torch": verify.get("torch"),
+        "models": {role: fetch[role] for role in ("model", "drafter") if role in fetch},
+        "drafter_config": drafter.get("sha256"),
+        "launch": evidence.get("launch", {}).get("argv"),
+        "evidence": brief(evidence),
+    }
+
+
+def brief(evidence: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The steps' evidence without the list of packages, which stands in the manifest itself."""
+    return {
+        step: {name: value for name, value in found.items() if name != "packages"}
+        for step, found in evidence.items()
+    }
+
+
+def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Driver and cards of a host, from its agent's `gpu.state`; empty where unknown."""
+    if not state:
+        return {}
+    rows = state["gpus"]
+    return {
+        "present": state["present"],
+        "reason": state["reason"],
+        "drivers": sorted({row["driver"] for row in rows if row.get("driver")}),
+        "cards": [row.get("name") for row in rows],
+    }

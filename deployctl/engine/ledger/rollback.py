@@ -1,0 +1,51 @@
+"""A run that is to serve an earlier release, as that was wanted then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.engine.ledger.earlier import previous_deployment
+from deployctl.errors import StagingFailed, UsageError
+from deployctl.steps.interface import Deployment
+
+PREVIOUS = "previous"
+
+
+def pin(wanted: Deployment, releases: Mapping[str, Any], named: str) -> Deployment:
+    """The deployment of an earlier release: `previous`, an id, or the beginning of one.
+
+    `releases` is the answer of `releases.state`. Raises UsageError where there is no such one.
+    """
+    release = resolve(wanted.profile.name, releases, named)
+    manifest = releases["releases"][release]
+    return previous_deployment(wanted, release, manifest)
+
+
+def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:
+    """Raise `StagingFailed` where the named release stands on an environment that was damaged."""
+    pinned = wanted.pinned
+    if pinned is None or pinned.environment_key not in releases["broken"]:
+        return
+    raise StagingFailed(
+        wanted.host.name,
+        "rollback",
+        f"release {pinned.release} stands on an environment that was damaged",
+        "\n".join(releases["broken"][pinned.environment_key]),
+        f"build it anew by what the profile says: deployctl up --profile {wanted.profile.name}",
+    )
+
+
+def resolve(profile: str, releases: Mapping[str, Any], named: str) -> str:
+    """The id of a complete release by `previous`, `current`, its id or the beginning of it."""
+    complete = [name for name, manifest in releases["releases"].items() if manifest]
+    if named in (PREVIOUS, "current"):
+        found = releases[named]
+        matching = [found] if found in complete else []
+    else:
+        matching = [name for name in complete if name.startswith(named)]
+    if len(matching) == 1:
+        return str(matching[0])
+    known = ", ".join(complete) or "none"
+    what = f"{len(matching)} releases begin with {named}" if matching else f"no release {named}"
+    raise UsageError(f"profile {profile}: {what}", next=f"releases to name: {known}")

@@ -1,0 +1,67 @@
+"""Built wheels that hosts keep: which there are, which are in use, and removing the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from deployctl.config.host import HostSettings
+from deployctl.config.profile import Profile
+from deployctl.engine.run.connect import Connected
+from deployctl.engine.run.fan_out import each_host
+from deployctl.errors import UsageError
+from deployctl.hosts.session import Session
+
+SCHEMA = "deployctl.wheels/1"
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def listing(profile: Profile) -> dict[str, Any]:
+    """Every kept wheel of each of the profile's hosts, with the profiles that use it, and the jobs
+    (builds, downloads) that run there."""
+
+    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        kept = connected.session.call("environment.wheels")
+        used = users(connected.session)
+        jobs = connected.session.call("jobs.listing")
+        return {
+            "wheels": [{**wheel, "used_by": used.get(wheel["key"], [])} for wheel in kept],
+            "running": [str(job["id"]) for job in jobs if job["state"] == "running"],
+        }
+
+    return {"schema": SCHEMA, "hosts": each_host(profile, look)}
+
+
+def prune(profile: Profile, limit: int) -> dict[str, Any]:
+    """Keep at most `limit` bytes of wheels on each host: those longest unused go first, those
+    of a release stay."""
+
+    def remove(host: HostSettings, connected: Connected) -> dict[str, Any]:
+        session = connected.session
+        keep = sorted(users(session))
+        done: dict[str, Any] = session.call("environment.prune_wheels", limit=limit, keep=keep)
+        return done
+
+    return {"schema": SCHEMA, "hosts": each_host(profile, remove)}
+
+
+def users(session: Session) -> dict[str, list[str]]:
+    """Wheels by key, with the profiles one of whose releases was installed from them."""
+    found: dict[str, list[str]] = {}
+    for profile in session.call("releases.profiles"):
+        state = session.call("releases.state", profile=profile)
+        for manifest in state["releases"].values():
+            environment = (manifest or {}).get("identity", {}).get("environment")
+            seal = state["environments"].get(environment) or {}
+            key = seal.get("evidence", {}).get("build", {}).get("wheel")
+            if key and profile not in found.setdefault(key, []):
+                found[key].append(profile)
+    return found
+
+
+def size(text: str) -> int:
+    """`20G`, `500M` or a number, as bytes."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise UsageError(f"not a size: {text}", next="write 20G or 500M")
+    return int(float(match.group(1)) * _UNITS[match.group(2)])

@@ -1,0 +1,1 @@
+"""A run: plan, steps in order, rollback, and its record."""

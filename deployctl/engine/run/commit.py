@@ -1,0 +1,67 @@
+"""The end of a run that passed: the release sealed with its evidence and made current, or noted as
+prepared."""
+
+from __future__ import annotations
+
+from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.run import switch
+from deployctl.engine.run.execute import Work
+from deployctl.engine.run.plan import HostPlan
+from deployctl.engine.run.record import RunRecord
+from deployctl.errors import RemoteError
+from deployctl.hosts.session import Call
+from deployctl.steps.release import release_identity
+
+MADE = {"build", "fetch", "drafter"}
+"""Steps that make something of a release before it serves."""
+
+
+def complete(run: RunRecord, work: Work, plan: HostPlan) -> None:
+    """Seal what was proven. A release that was only prepared was not proven, and stays open."""
+    record = work.record
+    record.changed = any(step.status == "changed" for step in record.steps)
+    names = {planned.step.name for planned in plan.steps}
+    gates_only = all(planned.step.phase == "gate" for planned in plan.steps)
+    requests = []
+    if "launch" in names or (gates_only and _serves_release(work)):
+        requests.append(_seal(run, work, gates_only))
+    if "launch" in names:
+        requests.append(switch.point(work.wanted.profile.name, work.release.release))
+    elif names & MADE and not switch.manifest_of(work, work.release.release):
+        requests.append(_prepared(run, work))
+    if "launch" in names:
+        record.changed = record.changed or plan.current != work.release.release
+    for answer in work.connected.session.ask(requests) if requests else []:
+        if isinstance(answer, RemoteError):
+            raise answer
+
+
+def _prepared(run: RunRecord, work: Work) -> Call:
+    told = {"run": run.run, "evidence": ledger.brief(work.evidence)}
+    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    return Call("release_status.write", {**arguments, "kind": "prepared", "told": told})
+
+
+def _serves_release(work: Work) -> bool:
+    """Whether what was asked is the complete release at work: gates alone make none complete."""
+    unit = work.answers.get("unit") or {}
+    if not switch.manifest_of(work, work.release.release):
+        return False
+    return unit.get("state") == "running" and unit.get("release") == work.release.release
+
+
+def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call:
+    before = switch.manifest_of(work, work.release.release)
+    evidence = {**before.get("evidence", {}), **work.evidence}
+    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    if gates_only or work.wanted.pinned is not None:
+        # Asked about or served anew: what a release was made from stays what it was.
+        kept = {**before, "evidence": ledger.brief(evidence), "sealed_by": run.run}
+        return Call("releases.seal", {**arguments, "manifest": kept})
+    identity = release_identity(work.wanted, work.answers)
+    manifest = ledger.manifest(work.wanted, work.record, identity, evidence)
+    # The evidence of an earlier seal comes without them; the same id stands on the same packages.
+    manifest["packages"] = manifest["packages"] or before.get("packages")
+    manifest["sealed_by"] = run.run
+    manifest["gpu"] = ledger.gpu(work.answers.get("gpus"))
+    return Call("releases.seal", {**arguments, "manifest": manifest})

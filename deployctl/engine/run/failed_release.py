@@ -1,0 +1,47 @@
+"""What is kept of a release that failed: what it was made from, why it failed, and its log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.run import switch
+from deployctl.engine.run.execute import Work
+from deployctl.engine.run.record import RunRecord
+from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
+from deployctl.hosts.session import Call
+from deployctl.steps.interface import Unanswered
+from deployctl.steps.release import release_identity
+
+
+def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
+    """Keep it, where its server was to be started by this run; before anything else is started.
+
+    A release that was complete before stays so, and one that was interrupted has not failed.
+    """
+    if not any(step.step == "launch" and step.attempted for step in work.record.steps):
+        return
+    name, release = work.wanted.profile.name, work.release.release
+    calls = [Call("release_status.keep_log", {"profile": name, "release": release})]
+    if not switch.manifest_of(work, release) and not isinstance(failure, Interrupted):
+        told = _told(run, work, failure)
+        arguments = {"profile": name, "release": release, "kind": "failed", "told": told}
+        calls.append(Call("release_status.write", arguments))
+    try:
+        with work.interrupts.shielded():
+            answers: list[Any] = work.connected.session.ask(calls)
+    except ConnectionLost:
+        return
+    for answer in answers:
+        if isinstance(answer, RemoteError):
+            work.context("launch").log(f"of the failed release not everything is kept: {answer}")
+
+
+def _told(run: RunRecord, work: Work, failure: DeployError) -> dict[str, Any]:
+    try:
+        identity = release_identity(work.wanted, work.answers)
+    except Unanswered:
+        identity = {}
+    manifest = ledger.manifest(work.wanted, work.record, identity, work.evidence)
+    manifest["gpu"] = ledger.gpu(work.answers.get("gpus"))
+    return {**manifest, "verdict": "failed", "error": failure.what, "failed_in": run.run}

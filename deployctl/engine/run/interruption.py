@@ -1,0 +1,101 @@
+"""What was left where a run could not finish: asked of the host, said in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployctl.engine.run.execute import Work
+from deployctl.engine.run.interrupts import Interrupts
+from deployctl.engine.run.plan import HostPlan
+from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted
+from deployctl.hosts.session import Call, Session
+from deployctl.steps.builds.environments import job_id
+from deployctl.steps.servers.process import RUNNING, was_proven
+
+
+def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Interrupted:
+    """The way back was cut short: exactly what serves and what does not."""
+    with interrupts.shielded():
+        left = _left_by(work)
+    name = work.wanted.profile.name
+    return Interrupted(
+        f"{work.wanted.host.name}: interrupted again, the way back to release {plan.current} "
+        "was not finished",
+        left,
+        f"run: deployctl up --profile {name} (or deployctl rollback current --profile {name})",
+    )
+
+
+def told(work: Work, plan: HostPlan, interrupts: Interrupts, error: DeployError) -> DeployError:
+    """A failure after which nothing goes back; an interrupt says what was left, unless it came
+    while staging."""
+    if not isinstance(error, Interrupted):
+        return error
+    phases = {planned.step.name: planned.step.phase for planned in plan.steps}
+    reached = {phases.get(step.step) for step in work.record.steps if step.status != "unchanged"}
+    if not reached & {"switch", "gate"}:
+        return error
+    with interrupts.shielded():
+        left = _left_by(work)
+    name = work.wanted.profile.name
+    return Interrupted(
+        error.what,
+        f"{left}; the gates that were not reached were not asked of it",
+        f"run: deployctl up --profile {name} (it proves what runs and asks its gates)",
+    )
+
+
+def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interrupted:
+    """An interrupt outside of every step: `begun` says whether any work had begun."""
+    left = left_behind(session, profile) if begun else "nothing was touched"
+    todo = f"see what was done: deployctl history --profile {profile}" if begun else ""
+    return Interrupted(f"{host}: interrupted", left, todo)
+
+
+def goes_on(work: Work) -> str:
+    """What to do after an interrupt: a job goes on by itself, to be taken up or ended."""
+    last = work.record.steps[-1].step if work.record.steps else ""
+    if last == "fetch":
+        return "run again to go on: a download goes on there and is taken up"
+    if last != "build":
+        return "run again to go on"
+    job = job_id(work.release.environment_key)
+    return (
+        "run again to go on: the build goes on there and is taken up "
+        f"(to end it: deployctl build --stop {job} --profile {work.wanted.profile.name})"
+    )
+
+
+def serves_on(work: Work) -> str | None:
+    """The release that runs on after a failure after which nothing goes back; None where none
+    does, or that cannot be known."""
+    unit = _unit(work.connected.session, work.wanted.profile.name)
+    if isinstance(unit, HostError) or unit["state"] not in RUNNING:
+        return None
+    return str(unit["release"])
+
+
+def _left_by(work: Work) -> str:
+    return left_behind(work.connected.session, work.wanted.profile.name)
+
+
+def left_behind(session: Session, profile: str) -> str:
+    """What runs on the host now; says so where that cannot be known."""
+    unit = _unit(session, profile)
+    if isinstance(unit, HostError):
+        return f"what serves is unknown: {unit.what}"
+    if unit["state"] in RUNNING:
+        proven = "proven ready" if was_proven(unit) else "not proven ready"
+        return f"release {unit['release']} runs, pid {unit['pid']}, {proven}"
+    rest = ", ".join(str(member["pid"]) for member in unit["members"])
+    return "nothing serves" + (f"; processes left: {rest}" if rest else "")
+
+
+def _unit(session: Session, profile: str) -> dict[str, Any] | HostError:
+    """The profile's unit as it is now, or why that cannot be known."""
+    try:
+        (unit,) = session.ask([Call("units.state", {"name": profile})])
+    except ConnectionLost as error:
+        return error
+    found: dict[str, Any] | HostError = unit
+    return found

@@ -1,0 +1,157 @@
+"""Ask all steps' questions in one round trip a host, and plan every step. Planning is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployctl.engine.run.connect import Connected
+from deployctl.errors import ConfigError, HostError, RemoteError
+from deployctl.hosts.session import Call
+from deployctl.steps.interface import (
+    Answers,
+    Change,
+    Deployment,
+    Plan,
+    Question,
+    Step,
+    Unanswered,
+    Unknown,
+)
+from deployctl.steps.release import identity_questions, release_paths
+
+RELEASES = "releases"
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step and what it would do."""
+
+    step: Step
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """What a run would do on one host, in order. `release` is None where it is not known yet."""
+
+    host: str
+    release: str | None
+    current: str | None
+    steps: tuple[PlannedStep, ...]
+
+    @property
+    def blocked(self) -> PlannedStep | None:
+        """The first step that cannot be done, if any."""
+        return next((p for p in self.steps if p.plan.status in ("blocked", "unknown")), None)
+
+    @property
+    def impossible(self) -> PlannedStep | None:
+        """The first step that is known not to be possible: then nothing is begun."""
+        return next((p for p in self.steps if p.plan.status == "blocked"), None)
+
+    @property
+    def changes(self) -> bool:
+        return any(p.plan.status == "change" for p in self.steps)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to change and nothing to check."""
+        return all(p.plan.status == "unchanged" for p in self.steps)
+
+
+def questions(steps: Sequence[Step], wanted: Deployment) -> dict[str, Question]:
+    """The questions of all steps by key; the same key must ask the same thing."""
+    asked = {
+        RELEASES: Question(RELEASES, "releases.state", {"profile": wanted.profile.name}),
+    }
+    identity = identity_questions(wanted) if needs_release(steps) else []
+    for question in (*identity, *(q for step in steps for q in step.questions(wanted))):
+        known = asked.setdefault(question.key, question)
+        if known != question:
+            raise AssertionError(f"two questions have the key {question.key}: {known}")
+    return asked
+
+
+def needs_release(steps: Sequence[Step]) -> bool:
+    """Whether any of the steps works on the wanted release."""
+    return any(step.needs_release for step in steps)
+
+
+def ask(
+    connected: Connected, asked: Mapping[str, Question], first: Sequence[Call] = ()
+) -> tuple[Answers, list[Any]]:
+    """Answer all questions, in one round trip to the host and one to its node if it has one.
+
+    `first` travels ahead in the same request (the lock); its results come back beside.
+    """
+    own = [q for q in asked.values() if q.where == "host" or connected.node is connected.session]
+    other = [q for q in asked.values() if q not in own]
+    results = connected.session.ask([*first, *(Call(q.op, q.args) for q in own)])
+    ahead, answered = results[: len(first)], results[len(first) :]
+    if other:
+        answered += connected.node.ask([Call(q.op, q.args) for q in other])
+    values = {
+        q.key: Unknown(a.kind, a.message) if isinstance(a, RemoteError) else a
+        for q, a in zip([*own, *other], answered, strict=True)
+    }
+    return Answers(values), ahead
+
+
+def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPlan:
+    """Plan every step. Touches nothing: `plan`, `--dry-run` and `up` use this very function."""
+    planned: list[PlannedStep] = []
+    changing: dict[str, str] = {}
+    for step in steps:
+        if step.name in wanted.skip:
+            continue
+        try:
+            plan = step.plan(wanted, answers)
+        except Unanswered as error:
+            plan = Plan("unknown", reason=str(error.args[0]))
+        cause = next((name for name in step.follows if name in changing), None)
+        if plan.status == "unchanged" and cause is not None:
+            plan = _again(plan, step, cause)
+        if plan.status == "change":
+            changing[step.name] = step.name
+        planned.append(PlannedStep(step, plan))
+    releases = answers.get(RELEASES) or {}
+    return HostPlan(
+        wanted.host.name, wanted_release(wanted, answers), releases.get("current"), tuple(planned)
+    )
+
+
+def _again(plan: Plan, step: Step, cause: str) -> Plan:
+    if step.phase == "gate":
+        return replace(plan, status="check", reason=f"{cause} changes")
+    change = Change(step.name, why=f"{cause} changes")
+    return replace(plan, status="change", changes=(change,), reason=f"{cause} changes")
+
+
+def wanted_release(wanted: Deployment, answers: Answers) -> str | None:
+    """The wanted release's id; None where an answer that it follows from is unknown."""
+    try:
+        return release_paths(wanted, answers).release
+    except Unanswered:
+        return None
+
+
+def unanswered(host: str, error: Unanswered) -> HostError:
+    """The failure of a command that cannot go on without an answer."""
+    return HostError(
+        host,
+        "the host could not answer what must be known",
+        str(error.args[0]),
+        "mend what the reason names and run again",
+    )
+
+
+def select(names: Sequence[str], known: Mapping[str, Step]) -> list[Step]:
+    """The steps with these names, in order."""
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise ConfigError(
+            f"no such step: {', '.join(missing)}", next=f"known steps: {', '.join(known)}"
+        )
+    return [known[name] for name in names]

@@ -1,0 +1,145 @@
+"""From the serving release to the next, and the way back when a gate fails.
+
+Staging touches nothing that serves. From the first switching step on, a failure brings the
+previous release back: its own profile, its own directory, proven ready like any other. A release
+that is current already has nothing to go back to: a gate that it fails (a stricter one, say) is a
+verdict on what serves, and it goes on serving.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.ledger.earlier import previous_deployment
+from deployctl.engine.run import events
+from deployctl.engine.run.execute import Work, run_step
+from deployctl.engine.run.plan import HostPlan, PlannedStep
+from deployctl.engine.run.record import RunRecord, StepRecord
+from deployctl.engine.run.steps import STEPS
+from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
+from deployctl.hosts.session import Call
+from deployctl.steps.interface import Change, Plan
+
+WAY_BACK = ("launch", "ready")
+RESTORED = "restore-"
+"""What stands before the names of the way back's steps in a record."""
+SHORT = ("clean", "launch", "down")
+"""Steps that end soon by themselves; an interrupt waits for them, since half of one is worse."""
+
+
+def point(profile: str, release: str) -> Call:
+    """The request that makes a release current."""
+    return Call("releases.switch", {"profile": profile, "release": release})
+
+
+def carry_out(run: RunRecord, work: Work, plan: HostPlan) -> DeployError | None:
+    """Every step in order until one fails; its error, or None when all passed."""
+    replaces = _serves(work) and any(p.step.name == "ready" for p in plan.steps)
+    for planned in plan.steps:
+        switches = planned.step.phase == "switch" and planned.plan.status in ("change", "unknown")
+        if switches:
+            _note(run, work, "switching", step=planned.step.name)
+        if switches and replaces:
+            work.gaps.interrupted()
+        ended = _run(work, planned)
+        if ended.error is not None:
+            return ended.error
+        if planned.step.phase == "stage" and ended.status == "changed":
+            _note(run, work, "staging")
+        if planned.step.name == "ready":
+            work.gaps.served()
+    return None
+
+
+def _run(work: Work, planned: PlannedStep) -> StepRecord:
+    with ExitStack() as shield:
+        if planned.step.name in SHORT:
+            shield.enter_context(work.interrupts.shielded())
+        return run_step(work, planned)
+
+
+def _serves(work: Work) -> bool:
+    return (work.answers.get("unit") or {}).get("state") == "running"
+
+
+def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "") -> None:
+    entry = ledger.phase(run, work.record, phase, why, step)
+    work.connected.session.call("releases.record", profile=work.wanted.profile.name, entry=entry)
+
+
+def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -> bool:
+    """Whether a failure leads back: the serving release was touched, or is not the current one.
+    A run that only asks what serves (it has no step that switches) takes nothing away.
+
+    `astray` says that a run which died has left something else than the current release.
+    """
+    current = plan.current
+    if isinstance(failed, ConnectionLost) or current in (None, work.release.release):
+        return False
+    if not manifest_of(work, str(current)):
+        return False
+    phases = {p.step.name: p.step.phase for p in plan.steps}
+    if "switch" not in phases.values():
+        return False
+    reached = [
+        s for s in work.record.steps if s.attempted and s.status in ("changed", "failed", "unknown")
+    ]
+    touched = any(phases.get(record.step) == "switch" for record in reached)
+    unit = work.answers.get("unit") or {}
+    unproven = unit.get("release") != current or unit.get("state") != "running"
+    past_staging = any(phases.get(record.step) in ("switch", "gate") for record in reached)
+    return touched or (unproven and (astray or past_staging))
+
+
+def manifest_of(work: Work, release: str) -> dict[str, Any]:
+    """A release's manifest; empty where it never was complete."""
+    releases = work.answers.get("releases") or {}
+    found = releases.get("releases", {}).get(release)
+    return dict(found) if found else {}
+
+
+def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
+    """Bring the previous release back and prove it ready. The record says whether it is."""
+    previous = str(plan.current)
+    session, host = work.connected.session, work.wanted.host.name
+    try:
+        wanted = previous_deployment(work.wanted, previous, manifest_of(work, previous))
+    except StepError as error:
+        work.record.way_back = error
+        return
+    assert wanted.pinned is not None
+    name = wanted.profile.name
+    try:
+        _note(run, work, "restoring", why)
+    except RemoteError as error:
+        # A ledger that cannot be written (a full disk) does not prevent the way back.
+        work.listen(events.StepNote(host, "ledger", f"not written: {error.what}"))
+    work.listen(events.StepNote(host, "restore", f"going back to {previous}"))
+    back = replace(
+        work,
+        wanted=wanted,
+        release=wanted.pinned,
+        record=replace(work.record, steps=[]),
+        hooks=work.hooks.lenient(),
+        evidence={},
+        url="",
+    )
+    work.gaps.interrupted()
+    try:
+        session.call("units.stop", name=name, grace=wanted.profile.serve.stop_grace)
+    except (RemoteError, ConnectionLost) as error:
+        work.record.way_back = error
+        return
+    because = f"release {work.release.release} failed"
+    for step in (STEPS[step] for step in WAY_BACK):
+        change = Change("serving release", work.release.release, previous, because)
+        ended = run_step(back, PlannedStep(step, Plan("change", (change,))))
+        work.record.steps.append(replace(ended, step=f"{RESTORED}{ended.step}"))
+        if ended.error is not None:
+            work.record.way_back = ended.error
+            return
+    work.gaps.served()
+    work.record.restored = True

@@ -1,0 +1,1 @@
+"""Unattended runs by cron."""

@@ -1,0 +1,95 @@
+"""Carry out a scheduled run: silent when all is well, its end on stdout when not, always a log."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from deployctl.engine.schedule.crontab import Entry
+from deployctl.errors import UsageError
+
+QUIET = (0, 5)
+"""Done or nothing to do; skipped because another run was at work."""
+LOG_LIMIT = 1 << 20
+LOGS_KEPT = 5
+TAIL = 4000
+
+
+def environment(entry: Entry) -> dict[str, str]:
+    """What the run sees: the stated environment and the secrets from their file."""
+    return {**entry.environment, **secrets(entry)}
+
+
+def secrets(entry: Entry) -> dict[str, str]:
+    """NAME=VALUE lines of the secrets file; raises UsageError where others may read it."""
+    if not entry.secrets_file:
+        return {}
+    path = Path(entry.secrets_file)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the secrets file cannot be read: {error}") from error
+    if mode & 0o077:
+        raise UsageError(
+            f"others may read the secrets file {path}",
+            f"its mode is {mode:04o}",
+            f"chmod 600 {path}",
+        )
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name.strip().removeprefix("export "): value for name, value in pairs if name[:1] != "#"}
+
+
+def carry_out(entry: Entry) -> tuple[int, str]:
+    """Run it; its exit code, and what to print: nothing when all is well, so that cron mails only
+    what is wrong."""
+    log = Path(entry.log)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    turn_over(log)
+    began = datetime.now(UTC)
+    with log.open("ab") as file:
+        file.write(f"== {began:%Y-%m-%dT%H:%M:%SZ} {' '.join(entry.argv)}\n".encode())
+        file.flush()
+        start = file.tell()
+        code = _run(entry, file)
+        file.write(f"== exit code {code}\n".encode())
+    if code in QUIET:
+        return code, ""
+    with log.open("rb") as file:
+        file.seek(max(start, log.stat().st_size - TAIL))
+        tail = file.read().decode("utf-8", "replace")
+    return code, f"scheduled run {entry.name}: exit code {code}\n{tail}(the whole log: {log})"
+
+
+def _run(entry: Entry, log: IO[bytes]) -> int:
+    env = environment(entry)
+    try:
+        return subprocess.run(
+            entry.argv,
+            env=env,
+            cwd=entry.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+    except OSError as error:
+        raise UsageError(
+            f"the scheduled run {entry.name} cannot be started",
+            str(error),
+            f"deployctl moved, or {entry.directory} is gone: schedule it anew",
+        ) from error
+
+
+def turn_over(log: Path, limit: int = LOG_LIMIT, kept: int = LOGS_KEPT) -> None:
+    """Begin a new log when this one has more than `limit` bytes; `kept` old ones stay."""
+    if not log.exists() or log.stat().st_size <= limit:
+        return
+    for number in range(kept, 0, -1):
+        older = log.with_name(f"{log.name}.{number}")
+        newer = log.with_name(f"{log.name}.{number - 1}") if number > 1 else log
+        if newer.exists():
+            newer.replace(older)

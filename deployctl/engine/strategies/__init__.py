@@ -1,0 +1,1 @@
+"""How a new release takes over from the one that serves."""

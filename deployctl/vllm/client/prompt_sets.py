@@ -1,0 +1,136 @@
+"""Prompt sets: the shipped ones, and files in the forms that published sets have."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from deployctl.errors import ConfigError
+
+HUB = "hub:"
+SHIPPED = ("code", "math", "chat", "long-context")
+LONGEST_FILLER = 2_000_000
+"""Tokens; more than any context holds."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question; `filler_tokens` is how much unrelated text shall stand before it."""
+
+    text: str
+    filler_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts in their order, under the name by which a profile asked for them."""
+
+    name: str
+    prompts: tuple[Prompt, ...]
+
+
+def load(name: str) -> PromptSet:
+    """A shipped set by name, a file by path, or a dataset's file on a hub; raises `ConfigError`.
+
+    A file holds JSON lines (.jsonl, also .gz): ours (`prompt`, optionally `filler_tokens`),
+    HumanEval's (`task_id`, `prompt`), GSM8K's (`question`) or MT-Bench's (`turns`, of which the
+    first is asked). Any other file is text with one prompt a line.
+    `hub:OWNER/NAME[@REVISION]/PATH` is such a file in a dataset repository, downloaded once by
+    huggingface_hub (which reads HF_TOKEN and HF_ENDPOINT).
+    """
+    if name in SHIPPED:
+        text = files("deployctl.vllm.client.prompts").joinpath(f"{name}.jsonl").read_text("utf-8")
+        return PromptSet(name, _json_lines(name, text))
+    path = _from_hub(name) if name.startswith(HUB) else Path(name)
+    if not path.is_file():
+        known = ", ".join(SHIPPED)
+        raise ConfigError(
+            f"prompt set {name} is neither a shipped one nor a file",
+            next=f"name one of {known}, a file of prompts, or {HUB}OWNER/NAME/FILE.jsonl",
+        )
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ConfigError(f"prompt set {name} cannot be read", str(error)) from error
+    if ".jsonl" in path.suffixes:
+        prompts = _json_lines(name, text)
+    else:
+        prompts = tuple(Prompt(line.strip()) for line in text.split("\n") if line.strip())
+    if not prompts:
+        raise ConfigError(f"prompt set {name} is empty")
+    return PromptSet(name, prompts)
+
+
+def _from_hub(name: str) -> Path:
+    """Download a dataset's file; a revision that is a commit is downloaded only once."""
+    parts = name.removeprefix(HUB).split("/", 2)
+    if len(parts) != 3 or not all(parts):
+        raise ConfigError(f"prompt set {name} names no file", next=f"write {HUB}OWNER/NAME/FILE")
+    owner, repository, path = parts
+    repository, _, revision = repository.partition("@")
+    if ".jsonl" not in Path(path).suffixes:
+        raise ConfigError(
+            f"prompt set {name} is not JSON lines", next="name a .jsonl or .jsonl.gz file"
+        )
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(
+            hf_hub_download(
+                f"{owner}/{repository}",
+                path,
+                repo_type="dataset",
+                revision=revision or None,
+                endpoint=os.environ.get("HF_ENDPOINT"),
+            )
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise ConfigError(f"prompt set {name} cannot be downloaded", str(error)) from error
+
+
+def _json_lines(name: str, text: str) -> tuple[Prompt, ...]:
+    prompts = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            prompts.append(_prompt(json.loads(line)))
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            raise ConfigError(
+                f"{name}:{number}: not a prompt",
+                f"{type(error).__name__}: {error}",
+                "each line is an object with prompt, question or turns",
+            ) from error
+    return tuple(prompts)
+
+
+def _prompt(row: Mapping[str, Any]) -> Prompt:
+    if "turns" in row:
+        turns = row["turns"]
+        return Prompt(_text(turns[0] if isinstance(turns, list) else turns))
+    if "question" in row:
+        return Prompt(_text(row["question"]))
+    prompt = _text(row["prompt"])
+    if "task_id" in row:
+        return Prompt(f"Complete this Python function.\n\n```python\n{prompt}```")
+    filler = row.get("filler_tokens", 0)
+    if type(filler) is not int or not 0 <= filler <= LONGEST_FILLER:
+        raise ValueError(f"filler_tokens is {filler}, not a whole number up to {LONGEST_FILLER}")
+    return Prompt(prompt, filler)
+
+
+def _text(value: Any) -> str:
+    """A question as it can be sent; ValueError for what is no text or has half a character."""
+    if not isinstance(value, str):
+        raise ValueError(f"{json.dumps(value)[:60]} is no text")
+    value.encode()
+    return value
