@@ -11,6 +11,7 @@ import sys
 from typing import Any, Dict, List, Optional
 
 from ..core import programs
+from ..core.archive import import_root
 from ..core.interface import Call
 from ..processes import namespaces
 from .devices import read_devices
@@ -118,7 +119,7 @@ def cuda(call: Call, indices: Optional[List[int]] = None, timeout: float = 30.0)
     gave no answer, None where it did.
     """
     code = "import sys; sys.path.insert(0, sys.argv[1]); from %s import cuda_probe; " % __package__
-    argv = [sys.executable, "-I", "-c", code + "cuda_probe.main()", _import_root()]
+    argv = [sys.executable, "-I", "-c", code + "cuda_probe.main()", import_root()]
     argv.append(json.dumps(indices))
     told = programs.ask(call, argv, timeout, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     if told.status is None:
@@ -129,14 +130,6 @@ def cuda(call: Call, indices: Optional[List[int]] = None, timeout: float = 30.0)
         words = (told.stderr.strip() or told.stdout.strip())[-400:]
         return {"unknown": "the process that asked CUDA ended with %d: %s" % (told.status, words)}
     return dict(answer, unknown=None)
-
-
-def _import_root() -> str:
-    """Where this package is imported from: the agent's zip file, or a directory."""
-    place = os.path.abspath(__file__)
-    for _ in range(len((__package__ or "").split(".")) + 1):
-        place = os.path.dirname(place)
-    return place
 
 
 OPERATIONS = (look, cuda)

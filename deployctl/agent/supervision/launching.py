@@ -12,10 +12,10 @@ import threading
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core.archive import agent_program
 from ..core.interface import AgentError, Call
 from . import systemd
 from .job_files import JobFiles
-from .supervisor import agent_program
 
 SCOPE = (
     *("--scope", "--collect", "--quiet", "--property=TasksMax=infinity"),

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core.archive import agent_program
 from ..core.atomic_files import boot_id
-from ..core.interface import AgentError
 from ..processes.processes import Stat, read_stat, session_members, stop_all
 from .job_files import MARK, JobFiles, members
 
@@ -237,11 +237,3 @@ def _lock(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def agent_program() -> List[str]:
-    """The argv that runs this agent's zip file; error `no-zip` where it runs from elsewhere."""
-    archive = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if not os.path.isfile(archive):
-        raise AgentError("no-zip", f"the agent does not run from its zip file but from {archive}")
-    return [sys.executable, archive]

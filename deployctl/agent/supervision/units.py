@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
+from ..core.archive import archive
 from ..core.atomic_files import write_json
 from ..core.interface import AgentError, Call
 from ..processes import processes
@@ -152,9 +153,9 @@ def _kind(supervisor: str) -> str:
 
 
 def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
-    archive = unit.file("supervisor.pyz")
-    shutil.copyfile(_archive(), archive)
-    argv = [sys.executable, "-I", archive, "server", unit.directory]
+    program = unit.file("supervisor.pyz")
+    shutil.copyfile(archive(), program)
+    argv = [sys.executable, "-I", program, "server", unit.directory]
     if spec["kind"] == "systemd":
         systemd.start(call, unit.name, argv, spec["grace"])
         return
@@ -168,14 +169,6 @@ def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
         cwd="/",
         start_new_session=True,
     )
-
-
-def _archive() -> str:
-    """The zip file that this agent runs from."""
-    place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if not os.path.isfile(place):
-        raise AgentError("no-archive", "the agent does not run from its zip file: %s" % place)
-    return place
 
 
 def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> Dict[str, Any]:
