@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ CORE: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "cpu": (("_C", "_C_AVX2", "_C_AVX512"),),
     "empty": (),
 }
+
+OTHER_PROCESSOR = f"the import ended by signal {signal.SIGILL.value}"
+"""How a child ends that runs an instruction which this processor lacks."""
 
 
 def module_name(path: str) -> str:
@@ -58,15 +62,27 @@ def missing_extensions(paths: Iterable[str], target: str) -> list[str]:
 
 
 def import_problems(imports: Mapping[str, Any], target: str) -> list[str]:
-    """Errors of importing, of the core modules only; others are reported, not judged."""
-    core = {name for group in CORE[target] for name in group}
+    """Errors of importing, of the core modules only; others are reported, not judged.
+
+    A variant for another processor (vLLM's CPU build brings one for AVX-512 and one for AVX2, and
+    loads the one that fits) ends by SIGILL: no problem while another variant of it imports.
+    """
     problems = []
     if target != "empty" and imports["torch"] is None:
         problems.append(f"torch does not import: {imports['torch_error']}")
-    for name, error in sorted(imports["extensions"].items()):
-        if error is not None and name.removeprefix("vllm.").replace(".", "/") in core:
-            problems.append(f"{name} does not import: {error}")
-    return problems
+    tried = {
+        name.removeprefix("vllm.").replace(".", "/"): (name, error)
+        for name, error in imports["extensions"].items()
+    }
+    for group in CORE[target]:
+        variants = [tried[name] for name in group if name in tried]
+        usable = any(error is None for _, error in variants)
+        problems += [
+            f"{name} does not import: {error}"
+            for name, error in variants
+            if error is not None and not (usable and error == OTHER_PROCESSOR)
+        ]
+    return sorted(problems)
 
 
 def torch_problems(

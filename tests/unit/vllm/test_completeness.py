@@ -84,6 +84,25 @@ def test_only_core_imports_are_judged() -> None:
     assert completeness.import_problems(no_torch, "cpu") == ["torch does not import: libcudart"]
 
 
+def test_a_variant_for_another_processor_is_no_problem_beside_one_that_fits() -> None:
+    illegal = completeness.OTHER_PROCESSOR
+    assert illegal == "the import ended by signal 4"
+    torch = {"version": "2.13.0+cpu", "cuda": None, "architectures": []}
+    older = {"vllm._C": illegal, "vllm._C_AVX512": illegal, "vllm._C_AVX2": None}
+    assert completeness.import_problems({"torch": torch, "extensions": older}, "cpu") == []
+    none_fits = {**older, "vllm._C_AVX2": illegal}
+    assert len(completeness.import_problems({"torch": torch, "extensions": none_fits}, "cpu")) == 3
+    crashed = {**older, "vllm._C": "the import ended by signal 11"}
+    assert completeness.import_problems({"torch": torch, "extensions": crashed}, "cpu") == [
+        "vllm._C does not import: the import ended by signal 11"
+    ]
+    # A CUDA build has one variant of each: SIGILL is what it says.
+    cuda = {"vllm._moe_C": illegal, "vllm._C": None}
+    assert completeness.import_problems({"torch": torch, "extensions": cuda}, "cuda") == [
+        f"vllm._moe_C does not import: {illegal}"
+    ]
+
+
 @pytest.mark.parametrize(
     ("architectures", "capability", "fits"),
     [
