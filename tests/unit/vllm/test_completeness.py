@@ -87,7 +87,7 @@ def test_only_core_imports_are_judged() -> None:
 def test_a_variant_for_another_processor_is_no_problem_beside_one_that_fits() -> None:
     illegal = completeness.OTHER_PROCESSOR
     assert illegal == "the import ended by signal 4"
-    torch = {"version": "2.13.0+cpu", "cuda": None, "architectures": []}
+    torch: dict[str, Any] = {"version": "2.13.0+cpu", "cuda": None, "architectures": []}
     older = {"vllm._C": illegal, "vllm._C_AVX512": illegal, "vllm._C_AVX2": None}
     assert completeness.import_problems({"torch": torch, "extensions": older}, "cpu") == []
     none_fits = {**older, "vllm._C_AVX2": illegal}
