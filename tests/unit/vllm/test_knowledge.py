@@ -111,7 +111,7 @@ def write(environment: Path, files: dict[str, str]) -> None:
 def test_the_options_of_serve_are_read(tmp_path: Path) -> None:
     write(tmp_path, {"engine/arg_utils.py": ARGUMENTS, "entrypoints/x/cli_args.py": FRONT_END})
     known = knowledge.read(None, probe(tmp_path))
-    assert known.options == {"shutdown-timeout", "enable-server-load-tracking"}
+    assert known.options == frozenset({"shutdown-timeout", "enable-server-load-tracking"})
     assert known.knows_option("shutdown-timeout") is True and known.knows_option("plain") is False
     write(tmp_path, {"entrypoints/x/cli_args.py": "class Broken("})
     assert knowledge.read(None, probe(tmp_path)).knows_option("shutdown-timeout") is None
@@ -120,13 +120,13 @@ def test_the_options_of_serve_are_read(tmp_path: Path) -> None:
 def test_methods_are_read_with_the_types_that_they_name(tmp_path: Path) -> None:
     write(tmp_path, {"config/speculative.py": SPECULATIVE})
     known = knowledge.read(None, probe(tmp_path))
-    assert known.methods == {"ngram", "dflash"} and known.knows_dflash() is True
+    assert known.methods == frozenset({"ngram", "dflash"}) and known.knows_dflash() is True
 
 
 def test_backends_say_themselves_whether_they_attend_in_both_directions(tmp_path: Path) -> None:
     write(tmp_path, {f"v1/attention/{name}": text for name, text in ATTENTION.items()})
     known = knowledge.read(None, probe(tmp_path))
-    assert known.non_causal_backends() == {"FLASH_ATTN", "FLASH_ATTN_MORE"}
+    assert known.non_causal_backends() == frozenset({"FLASH_ATTN", "FLASH_ATTN_MORE"})
     write(tmp_path, {"v1/attention/backends/flash_attn.py": "", "v1/attention/backend.py": ""})
     assert knowledge.read(None, probe(tmp_path)).non_causal_backends() is None
 
@@ -135,6 +135,6 @@ def test_a_patched_release_is_known_by_its_version(tmp_path: Path) -> None:
     write(tmp_path, {"_version.py": "__version__ = version = '0.20.1'\n"})
     known = knowledge.read(None, probe(tmp_path))
     assert known.version == (0, 20, 1)
-    assert known.non_causal_backends() == {"FLASH_ATTN", "FLEX_ATTENTION"}
+    assert known.non_causal_backends() == frozenset({"FLASH_ATTN", "FLEX_ATTENTION"})
     write(tmp_path, {"_version.py": "__version__ = version = '0.1.dev3+g0123abc'\n"})
     assert knowledge.read(None, probe(tmp_path)).version is None
