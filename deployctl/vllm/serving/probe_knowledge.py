@@ -89,10 +89,11 @@ def _methods(tree: Optional[ast.Module]) -> Optional[List[str]]:
     """The words of `SpeculativeMethod = Literal[…]`, those of the types that it names included."""
     types: Dict[str, ast.expr] = {}
     for node in tree.body if tree else ():
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
-            if getattr(node.value.value, "id", "") == "Literal":
-                inside = node.value.slice
-                types.update({getattr(target, "id", ""): inside for target in node.targets})
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
+            continue
+        if getattr(node.value.value, "id", "") == "Literal":
+            inside = node.value.slice
+            types.update({getattr(target, "id", ""): inside for target in node.targets})
     words, names, seen = set(), ["SpeculativeMethod"], set()
     while names:
         name = names.pop()
