@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 
 from deployctl.vllm.acceptance.window import Window, drafts_of, meaning
 
+LONGEST = 1 << 14
+"""Characters of a line that are looked at."""
 COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 VLLM = re.compile(r"(?<!\w)Spec(?:Decoding|ulative) metrics: *(?P<fields>.*)$")
 LLAMA = re.compile(r"draft acceptance(?: rate)? *= *(?P<fields>.*)$")
@@ -76,7 +78,7 @@ NOTHING = Line()
 
 def read(text: str) -> Line:
     """What one line says about speculation."""
-    text = COLOURS.sub("", text)
+    text = COLOURS.sub("", text[:LONGEST])
     for pattern, reader in ((VLLM, _vllm), (STATISTICS, _statistics), (LLAMA, _llama)):
         found = pattern.search(text)
         if found is not None:

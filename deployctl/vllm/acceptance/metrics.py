@@ -20,6 +20,8 @@ from deployctl.vllm.acceptance.unreadable import Unreadable, whole
 
 IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
 STARTED = "process_start_time_seconds"
+LONGEST_LINE = 1 << 16
+"""Characters of a line; the parser of labels needs time that grows with its square."""
 WITHOUT = "the server does not speculate: /metrics has no counters of drafts"
 UNTOLD = "/metrics has no counters of drafts: whether the server speculates is not known"
 
@@ -100,12 +102,15 @@ def difference(before: Counters, after: Counters) -> Counters:
 
 
 def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    for line in text.split("\n"):
+        if len(line) > LONGEST_LINE:
+            raise Unreadable(f"not a Prometheus exposition: a line of {len(line)} characters")
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 yield sample.name, sample.labels, float(sample.value)
     except (ValueError, KeyError, IndexError, OverflowError) as error:
-        raise Unreadable(f"not a Prometheus exposition: {error}") from error
+        raise Unreadable(f"not a Prometheus exposition: {str(error)[:200]}") from error
 
 
 def _without(text: str, sums: Sums) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+LARGEST = 1 << 53
+"""Beyond it a float counts no single tokens."""
 
 
 class Unreadable(Exception):
@@ -12,6 +13,6 @@ class Unreadable(Exception):
 
 def whole(value: float, name: str) -> int:
     """A counter's value as a count; raises `Unreadable` for what is none."""
-    if not (math.isfinite(value) and value >= 0):
+    if not 0 <= value < LARGEST:
         raise Unreadable(f"{name} is {value:g}, which is no count")
     return int(value)
