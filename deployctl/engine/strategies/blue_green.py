@@ -25,7 +25,8 @@ from deployctl.hosts.session import Call
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.launch import ALWAYS
 from deployctl.steps.servers.process import strangers
-from deployctl.vllm.acceptance.metrics import Unreadable, in_flight
+from deployctl.vllm.acceptance.metrics import in_flight
+from deployctl.vllm.acceptance.unreadable import Unreadable
 
 CURRENT = "current"
 POLL = 0.5
