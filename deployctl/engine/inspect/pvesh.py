@@ -20,11 +20,11 @@ def resources() -> "dict[str, object]":
         return dict(answer, error=str(error))
     if done.returncode != 0:
         words = done.stderr.strip()[-800:]
-        return dict(answer, error="pvesh ended with %d: %s" % (done.returncode, words))
+        return dict(answer, error=f"pvesh ended with {done.returncode}: {words}")
     try:
         rows = json.loads(done.stdout)
     except ValueError as error:
-        return dict(answer, error="pvesh printed no JSON: %s" % error)
+        return dict(answer, error=f"pvesh printed no JSON: {error}")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return dict(answer, error="pvesh printed no list of guests")
     return dict(answer, rows=rows)
