@@ -171,6 +171,7 @@ def _expected(found: Evidence) -> float | None:
 
 def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gate:
     """The profile's gate; `last_good` is the last good release's length on the same prompts."""
+    floors = settings.min_length, settings.min_rate, settings.min_per_position or None
     return Gate(
         min_length=settings.min_length,
         min_rate=settings.min_rate,
@@ -179,6 +180,8 @@ def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gat
         confidence=settings.confidence,
         tolerance=settings.tolerance,
         last_good=last_good,
+        drafts_asked="min_drafts" in settings.model_fields_set
+        or any(floor is not None for floor in floors),
     )
 
 

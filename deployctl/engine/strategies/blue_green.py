@@ -26,7 +26,8 @@ from deployctl.steps import registry
 from deployctl.steps.interface import SERVER, STOPPED, Answers, Deployment, Unanswered
 from deployctl.steps.launch import ALWAYS, LaunchStep
 from deployctl.steps.servers.process import strangers
-from deployctl.vllm.acceptance.metrics import Unreadable, in_flight
+from deployctl.vllm.acceptance.metrics import in_flight
+from deployctl.vllm.acceptance.unreadable import Unreadable
 
 CURRENT = "current"
 POLL = 0.5
