@@ -26,7 +26,7 @@ def read(section: Value, folder: Path, readers: Mapping[str, Reader]) -> Invento
         settings = InventorySettings.model_validate(fitted(section, InventorySettings).plain())
     except ValidationError:
         return None
-    for kind, *_rest in InventorySettings.alternatives:
+    for kind in (names[0] for names in InventorySettings.alternatives):
         given, reader = getattr(settings, kind), readers.get(kind)
         if given is not None and reader is not None:
             return reader(given, folder)

@@ -10,7 +10,11 @@ LIMIT = 60.0
 def resources() -> "dict[str, object]":
     """``{"hostname", "rows", "error"}``: this node's name in the cluster, every guest of it, and
     why that is unknown, where it is."""
-    answer = {"hostname": socket.gethostname().partition(".")[0], "rows": [], "error": None}
+    answer: dict[str, object] = {
+        "hostname": socket.gethostname().partition(".")[0],
+        "rows": [],
+        "error": None,
+    }
     argv = ["pvesh", "get", "/cluster/resources", "--type", "vm", "--output-format", "json"]
     try:
         done = subprocess.run(

@@ -72,9 +72,7 @@ def test_groups_that_cannot_be(racks: Folder, members: str, message: str) -> Non
 
 def test_a_group_file_is_validated_as_one_and_is_no_host(racks: Folder) -> None:
     racks.write("work/profiles/hosts/odd.yaml", "members: [a, lost]\ncolour: red\n")
-    verdicts = {
-        entry.name: check(entry, frozenset(), racks.search) for entry in entries(racks.search)
-    }
+    verdicts = {entry.name: check(entry, {}, racks.search) for entry in entries(racks.search)}
     assert verdicts["rack1"] == "" and verdicts["a"] == ""
     assert "colour" in verdicts["odd"] and "lost" in verdicts["odd"]
     with pytest.raises(UsageError, match="rack1 is a group"):
