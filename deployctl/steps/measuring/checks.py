@@ -13,7 +13,7 @@ from deployctl.errors import (
     Undecided,
     UsageError,
 )
-from deployctl.steps import acceptance, smoke
+from deployctl.steps import acceptance, bench, smoke
 from deployctl.steps.interface import Evidence
 from deployctl.vllm.acceptance.measurement import Progress, measure
 from deployctl.vllm.client import smoke_run
@@ -75,8 +75,8 @@ def acceptance_failure(place: str, found: Evidence) -> StepError | None:
     if verdict == "pass":
         return None
     if verdict == "fail":
-        return AcceptanceFailed(place, "acceptance", said, evidence=found)
-    return Undecided(place, "acceptance", f"{verdict}: {said}", evidence=found)
+        return AcceptanceFailed(place, acceptance.AcceptanceStep.name, said, evidence=found)
+    return Undecided(place, acceptance.AcceptanceStep.name, f"{verdict}: {said}", evidence=found)
 
 
 def smoke_failure(place: str, found: Evidence) -> StepError | None:
@@ -84,7 +84,9 @@ def smoke_failure(place: str, found: Evidence) -> StepError | None:
     verdict = found["verdict"]
     if verdict == "pass":
         return None
-    return SmokeFailed(place, "smoke", f"{verdict}: {smoke.problem(found)}", evidence=found)
+    return SmokeFailed(
+        place, smoke.SmokeStep.name, f"{verdict}: {smoke.problem(found)}", evidence=found
+    )
 
 
 def bench_failure(place: str, found: Evidence) -> StepError | None:
@@ -92,5 +94,5 @@ def bench_failure(place: str, found: Evidence) -> StepError | None:
     for level in [*found["levels"], *(found["plain"] or ())]:
         if level["failed"]:
             said = f"requests failed: {level['failures'][0]}"
-            return SmokeFailed(place, "bench", said, evidence=found)
+            return SmokeFailed(place, bench.BenchStep.name, said, evidence=found)
     return None
