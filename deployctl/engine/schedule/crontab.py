@@ -82,8 +82,9 @@ def file_of(name: str) -> Path:
 
 
 def command() -> tuple[str, ...]:
-    """This very deployctl, by absolute path: cron knows no virtual environment."""
-    return (str(Path(sys.executable).absolute()), "-m", "deployctl")
+    """This very deployctl, by absolute path: cron knows no virtual environment, and the folder
+    that it starts in is not a place to import from."""
+    return (str(Path(sys.executable).absolute()), "-P", "-m", "deployctl")
 
 
 def stated_environment(environ: Mapping[str, str]) -> dict[str, str]:
