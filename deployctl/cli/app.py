@@ -14,6 +14,7 @@ from deployctl.cli import (
     clean,
     deploy,
     drafter,
+    export,
     fixes,
     inspect,
     measure,
@@ -50,6 +51,7 @@ inspect.register(app)
 releases.register(app)
 measure.register(app)
 report.register(app)
+export.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")

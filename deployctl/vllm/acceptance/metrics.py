@@ -8,7 +8,6 @@ speculation has none of them.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,10 @@ IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
 STARTED = "process_start_time_seconds"
 LAST_POSITION = 4095
 """Far beyond any drafter's tokens."""
+LARGEST = 1 << 53
+"""Beyond it a float counts no single tokens."""
+LONGEST_LINE = 1 << 16
+"""Characters of a line; the parser of labels needs time that grows with its square."""
 
 
 class Unreadable(Exception):
@@ -110,6 +113,9 @@ def difference(before: Counters, after: Counters) -> Counters:
 
 
 def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
+    for line in text.split("\n"):
+        if len(line) > LONGEST_LINE:
+            raise Unreadable(f"not a Prometheus exposition: a line of {len(line)} characters")
     try:
         return [
             (sample.name, sample.labels, float(sample.value))
@@ -117,7 +123,7 @@ def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
             for sample in family.samples
         ]
     except (ValueError, KeyError, IndexError, OverflowError) as error:
-        raise Unreadable(f"not a Prometheus exposition: {error}") from error
+        raise Unreadable(f"not a Prometheus exposition: {str(error)[:200]}") from error
 
 
 def _counts(sums: Mapping[str, float], positions: Mapping[str, dict[int, float]]) -> Counts | None:
@@ -138,8 +144,8 @@ def _row(at: Mapping[int, float], name: str) -> tuple[int, ...]:
 
 
 def _position(label: str) -> int:
-    if not label.isdecimal() or int(label) > LAST_POSITION:
-        raise Unreadable(f"{label!r} is no position of a draft token")
+    if len(label) > 4 or not label.isdecimal() or int(label) > LAST_POSITION:
+        raise Unreadable(f"{label[:20]!r} is no position of a draft token")
     return int(label)
 
 
@@ -148,7 +154,7 @@ def _whole(sums: Mapping[str, float], name: str) -> int | None:
 
 
 def _count(value: float, name: str) -> int:
-    if not (math.isfinite(value) and value >= 0):
+    if not 0 <= value < LARGEST:
         raise Unreadable(f"{name} is {value:g}, which is no count")
     return int(value)
 

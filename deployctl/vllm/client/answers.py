@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from deployctl.vllm.acceptance.counts import Counts
@@ -33,6 +34,15 @@ class Answer:
     token_ids: tuple[int, ...] | None = None
 
 
+WORD = 200
+"""Characters of a name in an answer (model, tool, reason) that are kept."""
+CALLS = 128
+POSITIONS = 4096
+"""Far beyond any drafter's tokens."""
+LARGEST = 1 << 53
+"""Beyond any count of tokens; above it a float is not exact."""
+
+
 class Malformed(Exception):
     """The JSON is not an answer; the message says what is missing."""
 
@@ -52,11 +62,11 @@ def read(document: Any, seconds: float) -> Answer:
     if not isinstance(message, Mapping):
         message = {"content": choice.get("text")} if "text" in choice else {}
     return Answer(
-        model=_text(document.get("model")),
+        model=_word(document.get("model")),
         content=_text(message.get("content")),
         reasoning=_reasoning(message),
         tool_calls=_tool_names(message.get("tool_calls")),
-        finish_reason=_text(choice.get("finish_reason")),
+        finish_reason=_word(choice.get("finish_reason")),
         prompt_tokens=_usage(document, "prompt_tokens"),
         completion_tokens=_usage(document, "completion_tokens"),
         seconds=seconds,
@@ -89,7 +99,8 @@ class Assembly:
         if not isinstance(document, Mapping):
             raise Malformed("an event of the stream is not an object")
         if document.get("error") is not None:
-            raise Malformed(f"the server ended the stream with an error: {document['error']}")
+            said = str(document["error"])[:WORD]
+            raise Malformed(f"the server ended the stream with an error: {said}")
         for key in ("model", "usage", "metrics"):
             if document.get(key) is not None:
                 self._seen[key] = document[key]
@@ -102,7 +113,7 @@ class Assembly:
     def answer(self, seconds: float) -> Answer:
         """The whole answer, once the stream has ended."""
         return Answer(
-            model=_text(self._seen.get("model")),
+            model=_word(self._seen.get("model")),
             content="".join(self._content) or None,
             reasoning="".join(self._reasoning) or None,
             tool_calls=tuple(name for _, name in sorted(self._tools.items())),
@@ -134,10 +145,10 @@ class Assembly:
         self._reasoning.append(reasoning or "")
         for call in calls:
             name = _tool_name(call)
-            if name:
+            if name and len(self._tools) < CALLS:
                 index = call.get("index")
                 self._tools[index if isinstance(index, int) else len(self._tools)] = name
-        self._finish = _text(choice.get("finish_reason")) or self._finish
+        self._finish = _word(choice.get("finish_reason")) or self._finish
 
 
 def _choice(document: Any) -> Mapping[str, Any]:
@@ -152,6 +163,15 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _word(value: Any) -> str | None:
+    return value[:WORD] if isinstance(value, str) else None
+
+
+def whole(value: Any) -> int | None:
+    """A count that a server states; None for anything that is no plausible one."""
+    return value if type(value) is int and 0 <= value < LARGEST else None
+
+
 def _reasoning(message: Mapping[str, Any]) -> str | None:
     """vLLM called the field `reasoning_content` first and `reasoning` later."""
     return _text(message.get("reasoning")) or _text(message.get("reasoning_content"))
@@ -159,18 +179,17 @@ def _reasoning(message: Mapping[str, Any]) -> str | None:
 
 def _tool_name(call: Any) -> str | None:
     function = call.get("function") if isinstance(call, Mapping) else None
-    return _text(function.get("name")) if isinstance(function, Mapping) else None
+    return _word(function.get("name")) if isinstance(function, Mapping) else None
 
 
 def _tool_names(calls: Any) -> tuple[str, ...]:
     listed = calls if isinstance(calls, list) else []
-    return tuple(name for call in listed if (name := _tool_name(call)))
+    return tuple(name for call in listed[:CALLS] if (name := _tool_name(call)))
 
 
 def _usage(document: Mapping[str, Any], key: str) -> int | None:
     usage = document.get("usage")
-    value = usage.get(key) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) else None
+    return whole(usage.get(key)) if isinstance(usage, Mapping) else None
 
 
 def _token_ids(value: Any) -> tuple[int, ...] | None:
@@ -188,13 +207,15 @@ def _speculation(document: Mapping[str, Any]) -> Counts | None:
     found = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
     if not isinstance(found, Mapping):
         return None
-    try:
-        histogram = [int(number) for number in found["acceptance_histogram"]]
-        return Counts(
-            drafts=int(found["num_spec_steps"]),
-            draft_tokens=int(found["num_draft_tokens"]),
-            accepted_tokens=int(found["num_accepted_draft_tokens"]),
-            per_position=tuple(sum(histogram[j:]) for j in range(1, len(histogram))),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError):
+    histogram = found.get("acceptance_histogram")
+    if not isinstance(histogram, list) or len(histogram) > POSITIONS:
         return None
+    counts = [whole(number) for number in histogram]
+    steps, drafted, accepted = (
+        whole(found.get(f"num_{name}"))
+        for name in ("spec_steps", "draft_tokens", "accepted_draft_tokens")
+    )
+    if None in (*counts, steps, drafted, accepted):
+        return None
+    at_least = list(accumulate(reversed([count or 0 for count in counts])))[::-1]
+    return Counts(steps, drafted or 0, accepted or 0, tuple(at_least[1:]))

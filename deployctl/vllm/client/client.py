@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from deployctl.vllm.client import address
-from deployctl.vllm.client.answers import Answer, Assembly, Malformed, decoded, read
+from deployctl.vllm.client.answers import WORD, Answer, Assembly, Malformed, decoded, read, whole
 from deployctl.vllm.client.event_stream import EventStream
 from deployctl.vllm.client.outcome import RequestFailed, kind_of, translated
 
@@ -73,7 +73,9 @@ class Client:
         self._limits = limits
         self._runner = asyncio.Runner()
         self._http = httpx.AsyncClient(
-            headers=address.authorization(api_key) if api_key else {},
+            # Few bytes that unpack to gigabytes: no answer is taken compressed.
+            headers={"Accept-Encoding": "identity"}
+            | (address.authorization(api_key) if api_key else {}),
             verify=tls,
             # A proxy of the environment must not be used for this machine.
             trust_env=host not in ("127.0.0.1", "localhost", "::1"),
@@ -107,7 +109,7 @@ class Client:
         if not isinstance(data, list):
             raise RequestFailed("bad-answer", "/v1/models: no list of models")
         return [
-            Served(one["id"], _length(one.get("max_model_len")))
+            Served(one["id"][:WORD], _length(one.get("max_model_len")))
             for one in data
             if isinstance(one, Mapping) and isinstance(one.get("id"), str)
         ]
@@ -136,8 +138,7 @@ class Client:
             document = decoded(self._runner.run(self._fetch("POST", "/tokenize", timeout, body)))
         except (RequestFailed, ValueError):
             return None
-        count = document.get("count") if isinstance(document, Mapping) else None
-        return count if isinstance(count, int) else None
+        return whole(document.get("count")) if isinstance(document, Mapping) else None
 
     def send(self, request: Request) -> Answer:
         """One answer; raises `RequestFailed` within the request's timeout."""
@@ -202,7 +203,7 @@ class Client:
 
     async def _events(self, response: httpx.Response) -> AsyncIterator[str]:
         """Events of a stream, bounded in silence between two pieces and in size altogether."""
-        pieces = response.aiter_bytes().__aiter__()
+        pieces = response.aiter_raw().__aiter__()
         events, size = EventStream(), 0
         while True:
             try:
@@ -242,6 +243,10 @@ class Client:
             raise RequestFailed("bad-answer", f"{path}: not JSON: {error}") from error
 
     async def _accept(self, response: httpx.Response) -> None:
+        encoding = response.headers.get("Content-Encoding", "identity").strip()
+        if encoding.lower() != "identity":
+            said = f"the answer is encoded as {encoding[:WORD]!r}, although identity was asked for"
+            raise RequestFailed("bad-answer", said, response.status_code)
         if response.status_code == 200:
             return
         said = _words(await self._whole(response))
@@ -253,7 +258,7 @@ class Client:
 
     async def _whole(self, response: httpx.Response) -> bytes:
         parts = bytearray()
-        async for part in response.aiter_bytes():
+        async for part in response.aiter_raw():
             parts += part
             self._check_size(len(parts))
         return bytes(parts)
@@ -272,4 +277,4 @@ def _words(body: bytes) -> str:
 
 
 def _length(value: Any) -> int | None:
-    return value if type(value) is int and value > 0 else None
+    return whole(value) or None

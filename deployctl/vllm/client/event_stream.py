@@ -19,7 +19,7 @@ class EventStream:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        self._rest = ""
+        self._rest: list[str] = []
         self._data: list[str] = []
         self._after_return = False
 
@@ -31,12 +31,17 @@ class EventStream:
             text = text.removeprefix("\n")
             self._after_return = False
         self._after_return = self._after_return or text.endswith("\r")
-        *lines, self._rest = _LINE_END.split(self._rest + text)
+        *lines, rest = _LINE_END.split(text)
+        if lines:
+            lines[0] = "".join([*self._rest, lines[0]])
+            self._rest = []
+        # Joined once a line ends: a long line in small pieces would else be copied each time.
+        self._rest.append(rest)
         return [event for line in lines for event in self._line(line)]
 
     def end(self) -> list[str]:
         """The data of an event that the stream's end cut short of its empty line."""
-        return [*self._line(self._rest), *self._line("")]
+        return [*self._line("".join(self._rest)), *self._line("")]
 
     def _line(self, line: str) -> list[str]:
         name, _, value = line.partition(":")

@@ -2,17 +2,16 @@
 
 dead: no usable answer came · thinking: it generated, and the budget was spent on thinking ·
 wrong: a check on the answer failed · slow: right, and out of its bounds · pass · unknown: the
-server is alive and did not let us ask (a key, a rate limit).
+server is alive and did not let us ask (a key, a rate limit), or the answer could not be judged.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import warnings
 from dataclasses import dataclass
 from typing import Literal
 
+from deployctl.vllm.client import text_judgement
 from deployctl.vllm.client.answers import Answer
 from deployctl.vllm.client.outcome import RequestFailed
 
@@ -21,7 +20,6 @@ WORST: tuple[Verdict, ...] = ("dead", "wrong", "thinking", "slow", "unknown", "p
 """Verdicts, the one that decides over several requests first."""
 
 THINK = re.compile(r"^\s*<think>.*?(</think>|\Z)", re.DOTALL)
-FENCE = re.compile(r"^```([\w+-]*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,10 @@ def check(answer: Answer | RequestFailed, expected: Expectation) -> Result:
     if not text and not answer.tool_calls and _spent_on_thinking(answer):
         spent = f"generated {_count(answer)}, the budget was spent on thinking: raise max_tokens"
         return Result("thinking", (spent,), notes)
-    wrong = [*_shape(answer, text, expected), *_content(answer, text, expected)]
+    try:
+        wrong = [*_shape(answer, text, expected), *_content(answer, text, expected)]
+    except text_judgement.NotJudged as error:
+        return Result("unknown", (str(error),), notes)
     if wrong:
         return Result("wrong", tuple(wrong), notes)
     slow = _pace(answer, expected)
@@ -82,19 +83,6 @@ def tokens_per_second(answer: Answer) -> float | None:
         return tokens / answer.seconds
     rest = answer.seconds - answer.first_token
     return (tokens - 1) / rest if rest > 0 else None
-
-
-def code_blocks(text: str) -> list[str]:
-    """The Python in an answer: fenced blocks, without interactive sessions; else all of it."""
-    fenced = FENCE.findall(text)
-    if not fenced:
-        return [text]
-    return [
-        code
-        for language, code in fenced
-        if language.lower() in ("", "python", "py", "python3")
-        and not code.lstrip().startswith(">>>")
-    ]
 
 
 def _failed(failure: RequestFailed) -> Result:
@@ -147,14 +135,9 @@ def _shape(answer: Answer, text: str, expected: Expectation) -> list[str]:
 
 def _content(answer: Answer, text: str, expected: Expectation) -> list[str]:
     found = [f"does not contain {part!r}" for part in expected.contains if part not in text]
-    found += [
-        f"does not match /{pattern}/" for pattern in expected.regex if not re.search(pattern, text)
-    ]
-    if expected.json_valid and (reason := _json_problem(text)):
-        found.append(f"not valid JSON: {reason}")
-    if expected.python_compiles and (reason := _python_problem(text)):
-        found.append(f"the Python does not compile: {reason}")
-    return found
+    return found + text_judgement.problems(
+        text, expected.regex, expected.json_valid, expected.python_compiles
+    )
 
 
 def _pace(answer: Answer, expected: Expectation) -> list[str]:
@@ -171,26 +154,3 @@ def _pace(answer: Answer, expected: Expectation) -> list[str]:
             said = "unknown" if speed is None else f"{speed:.1f}"
             found.append(f"{said} tokens/s, at least {expected.min_tokens_per_second:g}")
     return found
-
-
-def _json_problem(text: str) -> str | None:
-    fenced = FENCE.search(text)
-    try:
-        json.loads(fenced.group(2) if fenced else text)
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return None
-
-
-def _python_problem(text: str) -> str | None:
-    blocks = code_blocks(text)
-    if not blocks:
-        return "there is none in the answer"
-    for code in blocks:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                compile(code, "<answer>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return str(error)
-    return None

@@ -10,7 +10,8 @@ import pytest
 
 from deployctl.vllm.client.answers import Answer, read
 from deployctl.vllm.client.outcome import RequestFailed
-from deployctl.vllm.client.smoke import Expectation, check, code_blocks, tokens_per_second, worst
+from deployctl.vllm.client.smoke import Expectation, check, tokens_per_second, worst
+from deployctl.vllm.client.text_checks import code_blocks
 
 CASES = Path(__file__).parents[2] / "cases"
 CHAT = {

@@ -1,0 +1,61 @@
+"""`deployctl export FORMAT`: a profile in another tool's format."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployctl.cli import options, output, running
+
+
+class Format(StrEnum):
+    """The formats."""
+
+    COMPOSE = "compose"
+    KUBERNETES = "kubernetes"
+    SYSTEMD = "systemd"
+    ANSIBLE = "ansible-inventory"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command."""
+    app.command()(export)
+
+
+def export(
+    format: Annotated[Format, typer.Argument(help="The format to write.")],
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="Container image; default: vLLM's own of the release."),
+    ] = None,
+    drafter_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The drafter's upstream config.json, in place of asking a host."
+        ),
+    ] = None,
+) -> None:
+    """Print a profile as Compose file, Kubernetes manifests, systemd unit or Ansible inventory.
+
+    Example: deployctl export kubernetes -p qwen36-dflash --image registry.example/vllm:pr
+    """
+    from deployctl.engine.inspect import exporting
+    from deployctl.report.export import compose, inventory, kubernetes, systemd
+
+    loaded = running.load(profile, sets, hosts)
+    if format is Format.ANSIBLE:
+        text = inventory.render(loaded)
+    elif format is Format.SYSTEMD:
+        launch, serve = exporting.deployed(loaded), loaded.serve
+        names = [*serve.secrets, *(["VLLM_API_KEY"] if serve.api_key else [])]
+        text = systemd.render(loaded.name, launch["argv"], launch["env"], names, serve.stop_grace)
+    else:
+        one = exporting.exported(loaded, image, drafter_config)
+        text = (compose if format is Format.COMPOSE else kubernetes).render(one)
+    output.answer([text], end="")
