@@ -6,6 +6,6 @@ import sys
 if not sys.flags.safe_path and sys.path[0] != __file__.rpartition("/deployctl/")[0]:
     del sys.path[0]
 
-from deployctl.cli.app import main  # noqa: E402
+from deployctl.cli.app import main
 
 main()
