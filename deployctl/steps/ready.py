@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from deployctl.steps.interface import (
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import strangers, was_proven
 from deployctl.steps.servers.readiness import Readiness, reachable
+from deployctl.vllm import json_text
 
 
 class ReadyStep(Step):
@@ -69,6 +69,6 @@ class ReadyStep(Step):
 def served_names(answer: Mapping[str, Any]) -> list[str]:
     """The names in an answer of /v1/models; empty where it is no such answer."""
     try:
-        return [str(one["id"]) for one in json.loads(answer.get("body") or "")["data"]]
+        return [str(one["id"]) for one in json_text.parsed(answer.get("body") or "")["data"]]
     except (ValueError, KeyError, TypeError):
         return []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deployctl.agent.build import build_tasks
-from deployctl.engine.schedule import crontab
+from deployctl.engine.schedule import entries
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from tests.hosts.lab.stand_in import start
@@ -88,9 +88,9 @@ def test_pip_on_a_host(trap: Trap, tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 def test_a_scheduled_deployctl(trap: Trap) -> None:
-    environment = {**crontab.stated_environment(os.environ), "PYTHONPATH": str(ROOT)}
+    environment = {**entries.stated_environment(os.environ), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [*crontab.command(), "--version"], env=environment, capture_output=True, text=True
+        [*entries.command(), "--version"], env=environment, capture_output=True, text=True
     )
     assert done.stdout.startswith("deployctl ")
 
