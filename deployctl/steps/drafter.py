@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deployctl.errors import StagingFailed
-from deployctl.steps.builds.built import knowledge, sha256
+from deployctl.steps.builds.built import knowledge, sealed_knowledge, sha256
 from deployctl.steps.fetch import VIEWS
 from deployctl.steps.interface import (
     Answers,
@@ -92,7 +92,7 @@ class DrafterStep(Step):
             config = wanted_config(wanted, answers)
         except DrafterConfigError as error:
             return Plan("blocked", reason=str(error))
-        checks = checks_of(wanted, answers, config)
+        checks = checks_of(wanted, answers, config, sealed_knowledge(wanted, answers))
         evidence = _evidence(config, checks)
         if errors(checks):
             names = ", ".join(dict.fromkeys(c.name for c in errors(checks)))

@@ -10,7 +10,7 @@ from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed, StepError
 from deployctl.steps.build import BuildStep
-from deployctl.steps.builds import damage
+from deployctl.steps.builds import built, damage
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
@@ -133,6 +133,14 @@ class VerifyStep(Step):
                 evidence,
             )
 
+    def _knowledge(self, context: Context) -> dict[str, Any]:
+        """What this vLLM knows, for the plans of later runs; empty where it cannot be read."""
+        try:
+            return built.probe(context.session, context.release.environment)
+        except RemoteError as error:
+            context.log(f"what this vLLM knows could not be read: {error.message}")
+            return {}
+
     def _imports(self, context: Context, facts: dict[str, Any]) -> dict[str, Any]:
         names = [completeness.module_name(path) for path in facts["extensions"]]
         try:
@@ -165,11 +173,15 @@ class VerifyStep(Step):
     def _seal(self, context: Context, evidence: Evidence) -> None:
         key = context.release.environment_key
         before = sealed(context.answers, key)
-        built = before["evidence"]["build"] if before else context.evidence.get("build")
-        if built is None:
+        made = before["evidence"]["build"] if before else context.evidence.get("build")
+        if made is None:
             context.log(f"environment {key} is not sealed: its build was left out of this run")
             return
-        seal = {"key": key, "evidence": {"build": built, "verify": evidence}}
+        seal = {
+            "key": key,
+            "evidence": {"build": made, "verify": evidence},
+            "knowledge": self._knowledge(context),
+        }
         context.session.call("releases.seal_environment", key=key, seal=seal)
 
 
