@@ -66,8 +66,9 @@ def schema(
 ) -> None:
     """A JSON Schema for editors."""
     from deployctl.config.schema import json_schema
+    from deployctl.steps import registry
 
-    _print_json(json_schema(document.value))
+    _print_json(json_schema(document.value, registry.options()))
 
 
 @app.command()
@@ -78,12 +79,12 @@ def validate(
 ) -> None:
     """Check profiles without touching a host; without names, everything that can be named."""
     from deployctl.config import catalogue
-    from deployctl.engine.run.steps import STEPS
     from deployctl.errors import ConfigError
+    from deployctl.steps import registry
 
     broken = 0
     for found in catalogue.chosen(names or []):
-        error = catalogue.check(found, frozenset(STEPS))
+        error = catalogue.check(found, registry.options())
         verdict = "invalid" if error else "valid"
         output.answer([f"{verdict:<8} {found.word} {found.name}  {found.file}"])
         if error:

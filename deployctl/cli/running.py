@@ -41,9 +41,9 @@ def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
 def load_playbook(name: str) -> Playbook:
     """A playbook by name or file, its steps known to exist."""
     from deployctl.config import loader
-    from deployctl.engine.run.steps import STEPS
+    from deployctl.steps import registry
 
-    return loader.load_playbook(name, known_steps=frozenset(STEPS))
+    return loader.load_playbook(name, registry.options())
 
 
 def playbook_of(*steps: str, name: str = "") -> Playbook:

@@ -7,7 +7,7 @@ After this module nothing reads YAML.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -69,15 +69,15 @@ def load_profile(
 
 
 def load_playbook(
-    name_or_path: str, known_steps: Collection[str], *, search: Search | None = None
+    name_or_path: str, steps: step_options.Options, *, search: Search | None = None
 ) -> Playbook:
-    """The playbook of that name or file; its steps' names and options are checked too."""
+    """The playbook of that name or file, of these steps and their options."""
     places = search or default_search()
     found = places.locate("playbooks", name_or_path)
     assembly = Assembly(places)
     tree = fitted(assembly.document(found.path), Playbook)
-    assembly.problems.extend(references.unknown_steps(tree, known_steps))
-    assembly.problems.extend(step_options.problems(tree))
+    assembly.problems.extend(references.unknown_steps(tree, steps))
+    assembly.problems.extend(step_options.problems(tree, steps))
     return _validated(Playbook, tree, assembly, f"playbook {display(found.path)} is invalid")
 
 

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Optional, Sequence
 
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
-from . import git_tasks, patching, wheel_store
+from . import checkouts, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
 INSTALLER = "deployctl"
@@ -119,7 +119,7 @@ def _version(site: str, stem: str) -> Optional[str]:
 
 CHORES: Dict[str, Callable[..., int]] = {
     "discard": git_tasks.discard,
-    "export": git_tasks.export,
+    "export": checkouts.export,
     "fetch": git_tasks.fetch,
     "keep": wheel_store.keep,
     "layout": git_tasks.layout,
