@@ -25,6 +25,7 @@ class Document(StrEnum):
 
     PROFILE = "profile"
     HOST = "host"
+    GROUP = "group"
     PLAYBOOK = "playbook"
 
 
@@ -52,8 +53,9 @@ def show(
     """The resolved profile: extended, with its hosts in place and every default written out."""
     from deployctl.config import show as shown
     from deployctl.config.loader import load_profile
+    from deployctl.engine.inspect.proxmox import readers
 
-    loaded = load_profile(name, sets=sets)
+    loaded = load_profile(name, sets=sets, readers=readers())
     if as_json:
         _print_json(shown.as_document(loaded))
     else:
