@@ -23,8 +23,8 @@ from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.serving import objections, secrets, serve_settings
+from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import command, environment, problems
-from deployctl.vllm.serving.failures import explain
 
 RESTORE = "restore"
 """Option: this release is being brought back, so a config that drifted is mended, not refused."""
