@@ -25,6 +25,7 @@ builder, project
 """
 
 import hypothesis
+import pytest
 
 from tests.hosts.builds.fixtures import builder, project
 from tests.hosts.lab.fixtures import lab, sshd, whole_lab
@@ -40,3 +41,12 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("deployctl")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker has the real server, and what takes longest begins first."""
+    for item in items:
+        if item.get_closest_marker("vllm"):
+            item.add_marker(pytest.mark.xdist_group("vllm"))
+    items.sort(key=lambda item: not item.get_closest_marker("long"))

@@ -21,6 +21,8 @@ from deployctl.config.problems import Problem, invalid
 _LONGEST_NUMBER = 400
 _MOST_VALUES = 100_000
 """Far beyond any profile; reached only by aliases that multiply each other."""
+_MOST_TEXT = 4 << 20
+"""Characters of a document, and of all its values together, which aliases multiply."""
 
 
 def read(path: Path, problems: list[Problem]) -> Value:
@@ -66,6 +68,9 @@ def parse_scalar(text: str, origin: Origin) -> Value:
 
 
 def _parsed(text: str, source: str, problems: list[Problem]) -> Value | None:
+    if len(text) > _MOST_TEXT:
+        problem = Problem(Origin(source), "", f"more than {_MOST_TEXT} characters")
+        raise invalid(f"cannot read {source}", [problem])
     try:
         loader = _Loader(text)
         try:
@@ -140,14 +145,18 @@ class _Reader:
     def __init__(self, source: str, problems: list[Problem]) -> None:
         self._source = source
         self._left = _MOST_VALUES
+        self._text_left = _MOST_TEXT
         self._problems = problems
 
     def value(self, node: yaml.Node, key: Origin | None, above: tuple[int, ...]) -> Value:
         origin = self._origin(node)
         self._left -= 1
-        if self._left < 0:
+        if isinstance(node, yaml.ScalarNode):
+            self._text_left -= len(node.value)
+        if self._left < 0 or self._text_left < 0:
+            much = "too many values" if self._left < 0 else "too much text"
             raise yaml.MarkedYAMLError(
-                problem="too many values; aliases multiply them", problem_mark=node.start_mark
+                problem=f"{much}; aliases multiply them", problem_mark=node.start_mark
             )
         if id(node) in above:
             raise yaml.MarkedYAMLError(

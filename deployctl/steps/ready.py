@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import NotReady
 from deployctl.steps.interface import (
+    SERVER,
+    SERVICE,
     Answers,
     Change,
     Context,
@@ -20,6 +21,7 @@ from deployctl.steps.interface import (
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import strangers, was_proven
 from deployctl.steps.servers.readiness import Readiness, reachable
+from deployctl.vllm import json_text
 
 
 class ReadyStep(Step):
@@ -28,7 +30,10 @@ class ReadyStep(Step):
     name = "ready"
     phase = "switch"
     failure = NotReady
-    follows = ("launch",)
+    produces = frozenset({SERVICE})
+    uses = (SERVER,)
+    runs_release = True
+    compared = ("seconds",)
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         serve = wanted.profile.serve
@@ -65,10 +70,14 @@ class ReadyStep(Step):
             failure.evidence["stopped"] = readiness.abandon()
             raise
 
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        pid = ended["evidence"].get("pid")
+        return f"pid {pid}" if pid else ""
+
 
 def served_names(answer: Mapping[str, Any]) -> list[str]:
     """The names in an answer of /v1/models; empty where it is no such answer."""
     try:
-        return [str(one["id"]) for one in json.loads(answer.get("body") or "")["data"]]
+        return [str(one["id"]) for one in json_text.parsed(answer.get("body") or "")["data"]]
     except (ValueError, KeyError, TypeError):
         return []

@@ -49,7 +49,7 @@ TABLE = {
 SIX = ("0.19.1", "0.20.1", "0.22.0", "0.25.0", "0.30.0", "0.33.0")
 CACHE = Path(os.environ.get("DEPLOYCTL_TEST_CACHE") or user_cache_path("deployctl-tests"))
 
-pytestmark = pytest.mark.wheels
+pytestmark = [pytest.mark.wheels, pytest.mark.slow]
 
 
 def tree(version: str) -> Path:

@@ -19,11 +19,17 @@ from . import models
 
 ENDPOINT = "https://huggingface.co"
 TIMEOUT = 15.0
-COMMIT = re.compile(r"^[0-9a-f]{40}$")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+ANSWER_LIMIT = 8 << 20
+MOST_FILES = 10_000
+LARGEST = 1 << 50
+"""Bytes: beyond any file of a model."""
 
 
 class Refused(Exception):
-    """The hub does not give what is asked; `kind`: gated, missing, denied, unreachable."""
+    """The hub does not give what is asked; `kind`: gated, missing, denied, unreachable, or
+    invalid for an answer that no hub of good will gives."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -45,7 +51,7 @@ def survey(
     ones); `error` with `kind` and `message`. A whole copy of a pinned commit needs no network,
     unless the hub is `always` to be asked.
     """
-    given = COMMIT.match(revision or "")
+    given = COMMIT.fullmatch(revision or "")
     if given and not always:
         kept = models.survey(call, place(repo, str(revision)), tensors)
         if kept["exists"] and not kept["damaged"]:
@@ -53,7 +59,9 @@ def survey(
     hub = Hub(endpoint, token)
     try:
         told = hub.model(repo, revision or "main")
-        commit = str(told["sha"])
+        commit, remote = str(told["sha"]), listing(repo, told)
+        if given and commit != revision:
+            raise Refused("invalid", "%s: asked for %s, got %s" % (repo, revision, commit))
         config = hub.config(repo, commit)
     except Refused as refused:
         error = {"kind": refused.kind, "message": str(refused)}
@@ -62,7 +70,7 @@ def survey(
     answer = models.survey(call, place(repo, commit), tensors)
     if answer["config"] is None:
         answer["config"] = config
-    return dict(answer, commit=commit, remote=_files(told), error=None)
+    return dict(answer, commit=commit, remote=remote, error=None)
 
 
 def place(repo: str, commit: str) -> str:
@@ -70,15 +78,33 @@ def place(repo: str, commit: str) -> str:
     return "@/models/%s-%s" % (repo.replace("/", "--"), commit[:12])
 
 
-def _files(told: Dict[str, Any]) -> List[Dict[str, Any]]:
-    return [
-        {
-            "name": entry["rfilename"],
-            "size": entry.get("size"),
-            "sha256": (entry.get("lfs") or {}).get("sha256"),
-        }
-        for entry in told.get("siblings", ())
-    ]
+def listing(repo: str, told: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """The files of a hub's record (`siblings`), each with `name`, `size` and `sha256`; `Refused`
+    for a name that leads out of the model's folder, and for a size or digest that is none."""
+    entries = told.get("siblings")
+    if not isinstance(entries, list) or len(entries) > MOST_FILES:
+        raise Refused("invalid", "%s: the hub gave no usable list of files" % repo)
+    return [_file(repo, entry) for entry in entries]
+
+
+def _file(repo: str, entry: Any) -> Dict[str, Any]:
+    entry = entry if isinstance(entry, dict) else {}
+    name, size, lfs = entry.get("rfilename"), entry.get("size"), entry.get("lfs")
+    sha256 = lfs.get("sha256") if isinstance(lfs, dict) else None
+    if not isinstance(name, str) or not inside(name):
+        said = "%s: the hub lists a file named %s, which is no relative name"
+        raise Refused("invalid", said % (repo, ascii(name)[:200]))
+    if size is not None and not (type(size) is int and 0 <= size < LARGEST):
+        raise Refused("invalid", "%s: the hub gives no size of %s" % (repo, name))
+    if sha256 is not None and not (isinstance(sha256, str) and SHA256.fullmatch(sha256)):
+        raise Refused("invalid", "%s: the hub gives no SHA-256 of %s" % (repo, name))
+    return {"name": name, "size": size, "sha256": sha256}
+
+
+def inside(name: str) -> bool:
+    """Whether a name leads to a file below the folder that it is meant for."""
+    parts = name.split("/")
+    return name.isprintable() and "\\" not in name and not {"", ".", ".."}.intersection(parts)
 
 
 class Hub:
@@ -94,9 +120,11 @@ class Hub:
         data = self._get("/api/models/%s/revision/%s?blobs=true" % (repo, quoted), repo, revision)
         try:
             told = json.loads(data)
-            told["sha"]
-        except (ValueError, KeyError, TypeError) as error:
+            commit = told["sha"]
+        except models.MALFORMED as error:
             raise Refused("unreachable", "%s gave no answer of a hub" % self.endpoint) from error
+        if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
+            raise Refused("invalid", "%s: the hub names no commit for %s" % (repo, revision))
         return dict(told)
 
     def config(self, repo: str, commit: str) -> Optional[Dict[str, Any]]:
@@ -107,6 +135,8 @@ class Hub:
             if refused.kind == "missing":
                 return None
             raise
+        if len(data) > models.CONFIG_LIMIT:
+            raise Refused("invalid", "%s: config.json is too big" % repo)
         return models.config_of(data)
 
     def _get(self, path: str, repo: str, revision: str) -> bytes:
@@ -115,14 +145,16 @@ class Hub:
             request.add_unredirected_header("Authorization", "Bearer " + self.token)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-                data: bytes = answer.read(8 << 20)
-                return data
+                data: bytes = answer.read(ANSWER_LIMIT + 1)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error, repo, revision) from error
         except (OSError, ValueError, HTTPException) as error:
             reason = str(getattr(error, "reason", error)).strip() or type(error).__name__
             raise Refused("unreachable", "%s: %s" % (self.endpoint, reason)) from error
+        if len(data) > ANSWER_LIMIT:
+            raise Refused("invalid", "%s: the hub's answer is too big" % repo)
+        return data
 
     def _refusal(self, error: urllib.error.HTTPError, repo: str, revision: str) -> Refused:
         """The hub says why in X-Error-Code (huggingface_hub, utils/_http.py)."""

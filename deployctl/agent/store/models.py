@@ -12,6 +12,8 @@ from typing import Any, Dict, List, Optional
 from ..core.interface import AgentError, Call
 
 CONFIG_LIMIT = 1 << 20
+HEADER_LIMIT = 32 << 20
+"""Bytes of a JSON file or header of a model; those of the largest have about a tenth."""
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading a JSON file runs into that is not of the form that it should have."""
 MASK = re.compile(r"^[<\[]\|?_?mask_?\|?[>\]]$", re.IGNORECASE)
@@ -87,7 +89,7 @@ def _inspect(
     try:
         with open(full, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, 100 << 20)))
+            header = _object(file.read(min(length, HEADER_LIMIT)))
         header.pop("__metadata__", None)
         end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
         shapes.update({key: entry["shape"] for key, entry in header.items()})
@@ -98,11 +100,20 @@ def _inspect(
         damaged[name] = "%d bytes, its header promises %d" % (size, 8 + length + end)
 
 
+def _object(data: bytes) -> Dict[str, Any]:
+    """A JSON object; ValueError for anything else, and for one that was cut off at its limit."""
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found
+
+
 def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
     """Shards that an index names and that are not there."""
     try:
-        with open(os.path.join(place, "model.safetensors.index.json"), encoding="utf-8") as file:
-            named = {str(name) for name in json.load(file)["weight_map"].values()}
+        with open(os.path.join(place, "model.safetensors.index.json"), "rb") as file:
+            index = _object(file.read(HEADER_LIMIT))
+        named = {str(name) for name in index["weight_map"].values()}
     except FileNotFoundError:
         return {}
     except MALFORMED as error:
@@ -113,8 +124,8 @@ def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
 def _mask_tokens(path: str) -> Optional[List[int]]:
     """`added_tokens_decoder` of a tokenizer_config.json maps ids to tokens (transformers)."""
     try:
-        with open(path, encoding="utf-8") as file:
-            tokens = json.load(file)["added_tokens_decoder"]
+        with open(path, "rb") as file:
+            tokens = _object(file.read(HEADER_LIMIT))["added_tokens_decoder"]
         return sorted(int(i) for i, t in tokens.items() if MASK.match(t["content"]))
     except (OSError, *MALFORMED):
         return None

@@ -13,8 +13,8 @@ from typing import Literal
 from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine.schedule import crontab, scheduled_run
-from deployctl.engine.schedule.crontab import Entry
+from deployctl.engine.schedule import crontab, scheduled_run, table
+from deployctl.engine.schedule.entries import Entry
 from deployctl.errors import UsageError
 
 LIMIT = 180.0
@@ -81,7 +81,7 @@ def secret_names(profile: Profile) -> list[str]:
 
 def check(entry: Entry, profile: Profile, playbook: Playbook) -> list[Check]:
     """Everything: what can be told at once, then the plan under the very environment of a run."""
-    found = [_table(entry), _daemon()]
+    found = [*_table(entry), _daemon()]
     try:
         environ = scheduled_run.environment(entry)
     except UsageError as error:
@@ -90,10 +90,14 @@ def check(entry: Entry, profile: Profile, playbook: Playbook) -> list[Check]:
     return [*found, plan(entry, environ)]
 
 
-def _table(entry: Entry) -> Check:
-    if crontab.line(entry) in crontab.read_crontab().splitlines():
-        return Check("crontab", "ok", f"its line is in the crontab: {entry.at}")
-    return Check("crontab", "failed", "its line is not in the crontab", "schedule it anew")
+def _table(entry: Entry) -> Iterator[Check]:
+    text = crontab.read()
+    if table.line(entry) in text.splitlines():
+        yield Check("crontab", "ok", f"its line is in the crontab: {entry.at}")
+    else:
+        yield Check("crontab", "failed", "its line is not in the crontab", "schedule it again")
+    for remark in table.remarks(text, entry, crontab.is_cronie(), crontab.now()):
+        yield Check("crontab", "warning", remark, "look at it with crontab -e")
 
 
 def _daemon() -> Check:
@@ -127,7 +131,7 @@ def plan(entry: Entry, environ: Mapping[str, str]) -> Check:
     except subprocess.TimeoutExpired:
         return Check("plan", "failed", f"no plan within {LIMIT:g} s", "run it by hand")
     except OSError as error:
-        return Check("plan", "failed", f"it cannot be started: {error}", "schedule it anew")
+        return Check("plan", "failed", f"it cannot be started: {error}", "schedule it again")
     if answer.returncode == 0:
         return Check("plan", "ok", "every host was reached and every question answered")
     said, todo = _error(answer.stderr)

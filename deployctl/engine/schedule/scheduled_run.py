@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from deployctl.engine.schedule.crontab import Entry
+from deployctl.engine.schedule.entries import Entry
 from deployctl.errors import UsageError
 
 QUIET = (0, 5)
@@ -80,7 +80,7 @@ def _run(entry: Entry, log: IO[bytes]) -> int:
         raise UsageError(
             f"the scheduled run {entry.name} cannot be started",
             str(error),
-            f"deployctl moved, or {entry.directory} is gone: schedule it anew",
+            f"deployctl moved, or {entry.directory} is gone: schedule it again",
         ) from error
 
 

@@ -1,9 +1,8 @@
-"""The gates apart from a deployment: on any OpenAI-compatible server, or on what it left behind."""
+"""The gates apart from a deployment: on any OpenAI-compatible server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
 from deployctl.errors import (
@@ -14,11 +13,8 @@ from deployctl.errors import (
     Undecided,
     UsageError,
 )
-from deployctl.steps import acceptance, smoke
+from deployctl.steps import acceptance, bench, smoke
 from deployctl.steps.interface import Evidence
-from deployctl.vllm.acceptance import acceptance_log, evidence, metrics
-from deployctl.vllm.acceptance.counts import NOTHING
-from deployctl.vllm.acceptance.judgement import Judgement, judge
 from deployctl.vllm.acceptance.measurement import Progress, measure
 from deployctl.vllm.client import smoke_run
 from deployctl.vllm.client.client import Client
@@ -73,50 +69,14 @@ def acceptance_of(
     return acceptance.evidence_of(measure(client, protocol, progress), protocol, settings)
 
 
-def acceptance_from_log(path: Path, settings: AcceptanceSettings) -> Evidence:
-    """Acceptance from a server's log (`-`: stdin): all windows that drafted, pooled."""
-    source = 0 if str(path) == "-" else path
-    try:
-        with open(source, encoding="utf-8", errors="replace", closefd=source != 0) as lines:
-            found = acceptance_log.pool(acceptance_log.windows(lines))
-    except OSError as error:
-        raise UsageError(f"the log cannot be read: {error}") from error
-    gate = acceptance.gate_of(settings)
-    judgement = judge(found.counts, (), gate, length=found.length)
-    made = evidence.acceptance("log", found.counts, judgement, gate, found.length, found.positions)
-    return {**made, "windows": found.windows, "idle_windows": found.idle}
-
-
-def acceptance_from_metrics(before: Path, after: Path, settings: AcceptanceSettings) -> Evidence:
-    """Acceptance from two readings of /metrics of one server."""
-    gate = acceptance.gate_of(settings)
-    counts = NOTHING
-    try:
-        readings = [metrics.parse(path.read_text("utf-8")) for path in (before, after)]
-        counted = metrics.difference(*readings)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the metrics cannot be read: {error}") from error
-    except metrics.Unreadable as error:
-        raise UsageError(f"{before} and {after}: {error}") from error
-    except metrics.Restarted as error:
-        judgement = Judgement("unknown", (str(error),))
-    else:
-        if counted.spec is None:
-            judgement = Judgement("unknown", ("the server does not speculate",))
-        else:
-            counts = counted.spec
-            judgement = judge(counts, (), gate)
-    return evidence.acceptance("metrics", counts, judgement, gate)
-
-
 def acceptance_failure(place: str, found: Evidence) -> StepError | None:
     """The failure that a verdict means; None for a pass."""
     verdict, said = found["verdict"], "; ".join(found["reasons"])
     if verdict == "pass":
         return None
     if verdict == "fail":
-        return AcceptanceFailed(place, "acceptance", said, evidence=found)
-    return Undecided(place, "acceptance", f"{verdict}: {said}", evidence=found)
+        return AcceptanceFailed(place, acceptance.AcceptanceStep.name, said, evidence=found)
+    return Undecided(place, acceptance.AcceptanceStep.name, f"{verdict}: {said}", evidence=found)
 
 
 def smoke_failure(place: str, found: Evidence) -> StepError | None:
@@ -124,7 +84,9 @@ def smoke_failure(place: str, found: Evidence) -> StepError | None:
     verdict = found["verdict"]
     if verdict == "pass":
         return None
-    return SmokeFailed(place, "smoke", f"{verdict}: {smoke.problem(found)}", evidence=found)
+    return SmokeFailed(
+        place, smoke.SmokeStep.name, f"{verdict}: {smoke.problem(found)}", evidence=found
+    )
 
 
 def bench_failure(place: str, found: Evidence) -> StepError | None:
@@ -132,5 +94,5 @@ def bench_failure(place: str, found: Evidence) -> StepError | None:
     for level in [*found["levels"], *(found["plain"] or ())]:
         if level["failed"]:
             said = f"requests failed: {level['failures'][0]}"
-            return SmokeFailed(place, "bench", said, evidence=found)
+            return SmokeFailed(place, bench.BenchStep.name, said, evidence=found)
     return None

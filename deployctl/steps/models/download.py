@@ -11,6 +11,7 @@ under its name only when every file has its size and digest.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -62,7 +63,8 @@ def download(wanted: dict[str, Any], partial: Path) -> None:
         wanted["repo"],
         revision=wanted["revision"],
         local_dir=partial,
-        allow_patterns=[file["name"] for file in wanted["files"]],
+        # The names are literal; the hub lists the files once more, and may list others.
+        allow_patterns=[glob.escape(file["name"]) for file in wanted["files"]],
     )
 
 

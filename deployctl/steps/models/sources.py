@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Question, Unanswered
+from deployctl.vllm import json_text
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def config_text(wanted: Deployment, answers: Answers, role: str) -> str:
 def config(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any]:
     """The same, parsed; `Unanswered` where it is no JSON object."""
     try:
-        found = json.loads(config_text(wanted, answers, role))
+        found = json_text.parsed(config_text(wanted, answers, role))
     except ValueError as error:
         raise Unanswered(f"{role}: config.json is not JSON: {error}") from error
     if not isinstance(found, dict):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deployctl.config.serve import SecretSettings
+from deployctl.steps.builds.built import sealed_knowledge
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.drafters.drafter_shape import shape
 from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend
 from deployctl.vllm.serving.fit import DEFIES, Loads, fit
-from deployctl.vllm.serving.knowledge import Knowledge, read
+from deployctl.vllm.serving.knowledge import Knowledge
 
 SHARED_MEMORY = 256 << 20
 """Bytes of /dev/shm below which NCCL fails between GPUs (a container's default is 64 MiB)."""
@@ -58,7 +59,7 @@ def secrets(wanted: Deployment) -> dict[str, SecretSettings]:
 def objections(wanted: Deployment, answers: Answers) -> list[str]:
     """Everything already known to make the wanted server fail or draft wrongly, in sentences."""
     profile = wanted.profile
-    knowledge = read(profile.build.source.release)
+    knowledge = sealed_knowledge(wanted, answers)
     model = sources.source(wanted, "drafter")
     place = "drafter" if model is not None else None
     settings = serve_settings(wanted, "vllm", "model", place, knowledge)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from deployctl.vllm import json_text
 from deployctl.vllm.acceptance.counts import Counts
 
 
@@ -45,14 +45,6 @@ LARGEST = 1 << 53
 
 class Malformed(Exception):
     """The JSON is not an answer; the message says what is missing."""
-
-
-def decoded(data: str | bytes) -> Any:
-    """JSON; raises ValueError for what is none, or is nested beyond reason."""
-    try:
-        return json.loads(data)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
 
 
 def read(document: Any, seconds: float) -> Answer:
@@ -95,7 +87,7 @@ class Assembly:
         if data.strip() == "[DONE]":
             self.done = True
             return
-        document = decoded(data)
+        document = json_text.parsed(data)
         if not isinstance(document, Mapping):
             raise Malformed("an event of the stream is not an object")
         if document.get("error") is not None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import httpx
 
+from deployctl.vllm import json_text
 from deployctl.vllm.client import address
-from deployctl.vllm.client.answers import WORD, Answer, Assembly, Malformed, decoded, read, whole
+from deployctl.vllm.client.answers import WORD, Answer, Assembly, Malformed, read, whole
 from deployctl.vllm.client.event_stream import EventStream
 from deployctl.vllm.client.outcome import RequestFailed, kind_of, translated
 
@@ -135,7 +136,9 @@ class Client:
         """How many tokens a conversation has for the server; None where it has no /tokenize."""
         body = {"model": model, "messages": [dict(message) for message in messages]}
         try:
-            document = decoded(self._runner.run(self._fetch("POST", "/tokenize", timeout, body)))
+            document = json_text.parsed(
+                self._runner.run(self._fetch("POST", "/tokenize", timeout, body))
+            )
         except (RequestFailed, ValueError):
             return None
         return whole(document.get("count")) if isinstance(document, Mapping) else None
@@ -184,7 +187,7 @@ class Client:
                     return await self._streamed(response, began)
                 data = await self._whole(response)
         try:
-            return read(decoded(data), time.monotonic() - began)
+            return read(json_text.parsed(data), time.monotonic() - began)
         except (ValueError, Malformed) as error:
             raise RequestFailed("bad-answer", f"not an answer: {error}") from error
 
@@ -238,7 +241,7 @@ class Client:
 
     def _json(self, path: str, timeout: float) -> Any:
         try:
-            return decoded(self._runner.run(self._fetch("GET", path, timeout)))
+            return json_text.parsed(self._runner.run(self._fetch("GET", path, timeout)))
         except ValueError as error:
             raise RequestFailed("bad-answer", f"{path}: not JSON: {error}") from error
 

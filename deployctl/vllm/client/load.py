@@ -9,7 +9,8 @@ from statistics import quantiles
 from typing import Any
 
 from deployctl.vllm.acceptance.counts import acceptance_rate, mean_acceptance_length
-from deployctl.vllm.acceptance.metrics import Counters, Restarted, Unreadable, difference, parse
+from deployctl.vllm.acceptance.metrics import Counters, Restarted, difference, parse
+from deployctl.vllm.acceptance.unreadable import Unreadable
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.answers import Answer
 from deployctl.vllm.client.client import Client, Request

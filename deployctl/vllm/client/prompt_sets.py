@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.errors import ConfigError
+from deployctl.vllm import json_text
 
 HUB = "hub:"
 SHIPPED = ("code", "math", "chat", "long-context")
@@ -103,8 +104,8 @@ def _json_lines(name: str, text: str) -> tuple[Prompt, ...]:
         if not line.strip():
             continue
         try:
-            prompts.append(_prompt(json.loads(line)))
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            prompts.append(_prompt(json_text.parsed(line)))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             raise ConfigError(
                 f"{name}:{number}: not a prompt",
                 f"{type(error).__name__}: {error}",

@@ -7,11 +7,11 @@ speculators' from `aux_hidden_state_layer_ids`, whose numbers are one higher for
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deployctl.vllm import json_text
 from deployctl.vllm.drafters import jsonedit
 
 Dialect = Literal["z-lab", "speculators", "none"]
@@ -59,8 +59,8 @@ class Desired:
 def parse(text: str) -> dict[str, Any]:
     """A config.json's object; raises `DrafterConfigError` where it is none."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = json_text.parsed(text)
+    except ValueError as error:
         raise DrafterConfigError(f"config.json is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise DrafterConfigError("config.json holds no object")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deployctl.vllm.serving.knowledge import FIRST_DFLASH, Knowledge
+from deployctl.vllm.serving.knowledge import Knowledge
 
 Value = str | int | float | bool | list[str] | None
 
@@ -113,7 +113,7 @@ def problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
 def _dflash_problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
     found = []
     version = knowledge.version
-    if version is not None and version < FIRST_DFLASH:
+    if knowledge.knows_dflash() is False:
         found.append("DFlash is unsupported before vLLM 0.20")
     usable, given = knowledge.non_causal_backends(), backend(serve)
     if target == "cuda" and given is not None and usable and given not in usable:
@@ -133,10 +133,10 @@ def backend(serve: Serve) -> str | None:
 
 
 def with_backend(serve: Serve, knowledge: Knowledge, target: str) -> Serve:
-    """Choose a backend for DFlash where the version would otherwise take one that cannot."""
-    speculation = serve.speculation
+    """Choose a backend for DFlash where this vLLM would otherwise take one that cannot."""
+    speculation, usable = serve.speculation, knowledge.non_causal_backends()
     if speculation is None or speculation.method != "dflash" or target != "cuda":
         return serve
-    if backend(serve) is not None or knowledge.version is None or knowledge.version >= (0, 24):
+    if backend(serve) is not None or not usable or "FLASHINFER" in usable:
         return serve
     return replace(serve, attention_backend="FLASH_ATTN")

@@ -26,11 +26,15 @@ NON_CAUSAL: tuple[tuple[Version, frozenset[str]], ...] = (
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What one built vLLM knows; None is unknown."""
+    """What one built vLLM knows; None is unknown. `options` are those of `vllm serve`, without
+    dashes; `non_causal` the attention backends that can attend in both directions."""
 
     version: Version | None = None
     speculative_keys: frozenset[str] | None = None
     architectures: frozenset[str] | None = None
+    methods: frozenset[str] | None = None
+    options: frozenset[str] | None = None
+    non_causal: frozenset[str] | None = None
 
     def knows_key(self, key: str) -> bool | None:
         """Whether its speculative config has this key."""
@@ -40,8 +44,20 @@ class Knowledge:
             return self.version >= SINCE[key]
         return None
 
+    def knows_option(self, name: str) -> bool | None:
+        """Whether `vllm serve` has this option."""
+        return None if self.options is None else name in self.options
+
+    def knows_dflash(self) -> bool | None:
+        """Whether DFlash is among its drafting methods."""
+        if self.methods is not None:
+            return "dflash" in self.methods
+        return None if self.version is None else self.version >= FIRST_DFLASH
+
     def non_causal_backends(self) -> frozenset[str] | None:
         """Attention backends that DFlash can use on a GPU."""
+        if self.non_causal is not None:
+            return self.non_causal
         if self.version is None:
             return None
         fitting = [names for since, names in NON_CAUSAL if self.version >= since]
@@ -61,11 +77,18 @@ def probe_source() -> str:
 
 
 def read(release: str | None, answer: Mapping[str, Any] | None = None) -> Knowledge:
-    """Put together what the wanted release says and what the probe of the build answered."""
+    """Put together what the wanted release says and what the probe of the build answered; where
+    the source is no release, the version that was built counts."""
     told = answer or {}
-    keys, names = told.get("speculative_keys"), told.get("architectures")
+
+    def names(key: str) -> frozenset[str] | None:
+        return None if told.get(key) is None else frozenset(told[key])
+
     return Knowledge(
-        version(release),
-        None if keys is None else frozenset(keys),
-        None if names is None else frozenset(names),
+        version(release or told.get("version")),
+        names("speculative_keys"),
+        names("architectures"),
+        names("methods"),
+        names("options"),
+        names("non_causal"),
     )

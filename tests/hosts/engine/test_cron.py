@@ -17,7 +17,7 @@ import pytest
 from tests.hosts.served.host import ServedHost
 from tests.hosts.served.webhook import Webhook
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 SETUP = """\
 set -e

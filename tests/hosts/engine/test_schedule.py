@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from deployctl.engine.schedule import check as schedule_check
-from deployctl.engine.schedule import crontab, scheduled_run
-from deployctl.engine.schedule.crontab import Entry
+from deployctl.engine.schedule import entries, scheduled_run, table
+from deployctl.engine.schedule.entries import Entry
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.sshd import Sshd
@@ -52,9 +52,9 @@ def scheduled(tmp_path: Path, ssh: dict[str, Any], **profile: Any) -> Entry:
         at="0 4 * * *",
         profile=str(path),
         playbook="up",
-        command=crontab.command(),
+        command=entries.command(),
         options=("--quiet",),
-        environment=crontab.stated_environment({"XDG_STATE_HOME": str(tmp_path / "state")}),
+        environment=entries.stated_environment({"XDG_STATE_HOME": str(tmp_path / "state")}),
         directory="/",
         log=str(tmp_path / "far.log"),
     )
@@ -95,8 +95,9 @@ def test_without_any_environment_the_line_itself_runs(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     entry = scheduled(tmp_path, sshd.settings(known_hosts="/dev/null"))
-    crontab.save(entry)
-    line = crontab.line(entry).removeprefix(entry.at).replace("\\%", "%")
+    with entries.saving(entry):
+        pass
+    line = table.line(entry).removeprefix(entry.at).replace("\\%", "%")
     sh = shutil.which("sh") or "/bin/sh"
     answer = subprocess.run(
         [sh, "-c", line],

@@ -34,7 +34,7 @@ def whole_lab() -> Iterator[Lab]:
     missing = [name for name in NEEDED if shutil.which(name, path=_PATH) is None]
     if missing:
         # Not a skip: on a machine that should prove it, nothing would have been proven.
-        pytest.fail(f"{', '.join(missing)} missing: install the packages of .ci/apt.txt")
+        pytest.fail(f"{', '.join(missing)} missing: run scripts/packages test")
     sweep()
     lab = Lab(new_directory())
     try:

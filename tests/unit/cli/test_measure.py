@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +20,7 @@ LOGS, METRICS = CASES / "logs", CASES / "metrics"
 SPELLINGS = (LOGS / "specdec_formats_by_version.txt").read_text().splitlines()
 
 
-def acceptance(*arguments: str | Path) -> tuple[int, dict[str, object]]:
+def acceptance(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
     """Exit code and evidence."""
     result = CliRunner().invoke(app, ["acceptance", *map(str, arguments), "--json"])
     return result.exit_code, json.loads(result.stdout)
@@ -61,6 +62,93 @@ def test_a_session_near_zero_fails_a_floor() -> None:
         "--log", LOGS / "near_zero_acceptance_session.txt", "--min-length", "2"
     )
     assert (code, found["verdict"], found["drafts"]) == (9, "fail", None)
+
+
+FIELD = CASES / "field"
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted", "drafted"),
+    [("before.log", 66, 66), ("v0.log", 8547, 13311), ("llamacpp.log", 167, 259)],
+)
+def test_lines_of_other_programs_and_versions(name: str, accepted: int, drafted: int) -> None:
+    _, found = acceptance("--log", FIELD / "24-acceptance-foreign" / name)
+    assert (found["accepted_tokens"], found["draft_tokens"]) == (accepted, drafted)
+    assert found["acceptance_rate"] == pytest.approx(accepted / drafted)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "25-acceptance-zero/ascend-zero.log",
+        "24-acceptance-foreign/utf16.log",
+        "24-acceptance-foreign/z.log.gz",
+    ],
+)
+def test_nothing_accepted_in_any_encoding(path: str) -> None:
+    code, found = acceptance("--log", FIELD / path, "--min-length", "1.5")
+    assert (code, found["verdict"]) == (9, "fail")
+    assert (found["mean_acceptance_length"], found["draft_tokens"]) == (1.0, 1485)
+
+
+@pytest.mark.parametrize(("before", "after"), [("rb", "ra"), ("rb2", "ra2"), ("lb", "la")])
+def test_counters_under_other_prefixes(before: str, after: str) -> None:
+    folder = FIELD / "24-acceptance-foreign"
+    code, found = acceptance("--metrics", folder / f"{before}.txt", folder / f"{after}.txt")
+    assert (code, found["drafts"], found["accepted_tokens"]) == (0, 1000, 1500)
+    assert (found["draft_tokens"], found["mean_acceptance_length"]) == (3000, 2.5)
+
+
+def test_tokens_that_are_fewer_than_the_least_drafts(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("SpecDecoding metrics: Accepted: 3 tokens, Drafted: 3 tokens\n")
+    code, found = acceptance("--log", log, "--min-drafts", "200")
+    assert (code, found["verdict"]) == (11, "too-few-drafts")
+    assert found["reasons"] == ["at most 3 drafts are too few: the gate asks for 200"]
+
+
+def test_doubt_about_the_least_drafts_is_no_pass(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("SpecDecoding metrics: Accepted: 44 tokens, Drafted: 161 tokens\n")
+    code, found = acceptance("--log", log, "--min-drafts", "100")
+    assert (code, found["verdict"]) == (11, "undecided")
+    assert found["bounds"] == {"drafts": [1, 161], "mean_acceptance_length": [1 + 44 / 161, 45.0]}
+
+
+def test_a_floor_inside_what_a_line_rounds_is_undecided(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(
+        "SpecDecoding metrics: Mean acceptance length: 2.91, Accepted: 44000 tokens, "
+        "Drafted: 161000 tokens\n"
+    )
+    assert acceptance("--log", log, "--min-length", "2.912")[0] == 11
+    assert acceptance("--log", log, "--min-length", "2.90")[0] == 0
+    assert acceptance("--log", log, "--min-length", "2.92")[0] == 9
+
+
+def test_a_form_that_is_not_understood_is_quoted(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("x\nDecode batch, #running-req: 1, accept len: 2.78, accept rate: 0.70\n")
+    code, found = acceptance("--log", log)
+    assert (code, found["verdict"]) == (11, "unknown")
+    assert "not understood" in found["reasons"][0]
+    assert "accept len: 2.78" in found["reasons"][0]
+
+
+def test_a_log_without_a_word_about_speculation(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("INFO: Application startup complete.\n")
+    code, found = acceptance("--log", log)
+    assert (code, found["verdict"]) == (11, "unknown")
+    assert "whether the server speculates is not known" in found["reasons"][0]
+
+
+def test_what_is_no_text_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "server.log.zst"
+    log.write_bytes(b"\x28\xb5\x2f\xfd rest")
+    result = CliRunner().invoke(app, ["acceptance", "--log", str(log)])
+    assert isinstance(result.exception, UsageError)
+    assert "compressed by zstd: unpack it first" in result.exception.what
 
 
 def test_two_readings() -> None:

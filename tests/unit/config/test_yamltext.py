@@ -209,3 +209,14 @@ def test_leaves_cover_everything_once(value: dict[str, Any]) -> None:
         leaf = at(path)
         assert not (isinstance(leaf, dict) and leaf)
         assert not (isinstance(leaf, list) and any(isinstance(x, dict | list) for x in leaf))
+
+
+def test_aliases_of_a_long_text_are_bounded() -> None:
+    text = f"a: &a {'x' * (1 << 20)}\nb: [{', '.join(['*a'] * 2000)}]\n"
+    with pytest.raises(ConfigError, match="too much text; aliases multiply"):
+        parse(text, "p.yaml", [])
+
+
+def test_a_document_without_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="characters"):
+        parse("# " + "x" * (5 << 20), "p.yaml", [])

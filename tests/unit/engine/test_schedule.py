@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
 from deployctl.engine.schedule import check as schedule_check
-from deployctl.engine.schedule import crontab, scheduled_run
-from deployctl.engine.schedule.crontab import Entry
-from deployctl.errors import UsageError
+from deployctl.engine.schedule import crontab, entries, scheduled_run, table
+from deployctl.engine.schedule.entries import Entry
+from deployctl.errors import DeployError, UsageError
 
 TABLE = "MAILTO=ops\n# their own\n5 * * * * /usr/bin/true\n"
 
@@ -31,74 +29,135 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
         playbook="nightly",
         command=(sys.executable, "-c", "import sys; print(sys.argv); sys.exit(int(sys.argv[-1]))"),
         options=("0",),
-        environment={"PATH": crontab.PATH, "HOME": "/root"},
+        environment={"PATH": entries.PATH, "HOME": "/root"},
         directory="/",
         log=str(tmp_path / "logs" / "toy.log"),
     )
 
 
+def keep(entry: Entry) -> Path:
+    with entries.saving(entry):
+        pass
+    return entries.file_of(entry.name)
+
+
 def test_the_crontab_gets_one_block_and_loses_no_other_line(entry: Entry) -> None:
-    table = crontab.with_entry(TABLE, entry)
-    assert table.startswith(TABLE)
-    assert crontab.with_entry(table, entry) == table
-    moved = crontab.with_entry(table, replace(entry, at="30 5 * * 1"))
+    text = table.with_entry(TABLE, entry)
+    assert text.startswith(TABLE)
+    assert table.with_entry(text, entry) == text
+    moved = table.with_entry(text, replace(entry, at="30 5 * * 1"))
     assert "0 4 * * *" not in moved and "30 5 * * 1" in moved
-    other = crontab.with_entry(table, replace(entry, name="toy-2"))
-    assert crontab.without(other, "toy") == crontab.with_entry(TABLE, replace(entry, name="toy-2"))
-    assert crontab.without(table, "toy") == TABLE
-    assert crontab.without(crontab.with_entry("", entry), "toy") == ""
+    other = table.with_entry(text, replace(entry, name="toy-2"))
+    assert table.without(other, "toy") == table.with_entry(TABLE, replace(entry, name="toy-2"))
+    assert table.without(text, "toy") == TABLE
+    assert table.without(table.with_entry("", entry), "toy") == ""
 
 
-def test_a_damaged_entry_hides_no_other_and_can_be_removed(
-    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crontab.save(entry)
-    crontab.file_of("bad").write_text("{", encoding="utf-8")
-    assert [one.name for one in crontab.entries()] == ["toy"]
-    assert [str(crontab.file_of("bad")) in error.what for error in crontab.damaged()] == [True]
-    table = tmp_path / "table"
-    table.write_text(crontab.with_entry(TABLE, replace(entry, name="bad")), encoding="utf-8")
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for crontab(1) over a file; it refuses a line of REFUSE."""
+    kept = tmp_path / "table"
+    kept.write_text(TABLE, encoding="utf-8")
     program = tmp_path / "crontab"
-    program.write_text(f'#!/bin/sh\n[ "$1" = -l ] && exec cat {table}\nexec cat > {table}\n')
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = -l ] && exec cat {kept}\n[ "$1" = - ] || exit 1\n'
+        f"cat >{kept}.new\n"
+        f"if grep -q ^REFUSE {kept}.new; then echo bad minute >&2; exit 1; fi\n"
+        f"mv {kept}.new {kept}\n",
+        encoding="utf-8",
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return kept
+
+
+def test_a_damaged_entry_hides_no_other_and_can_be_removed(entry: Entry, program: Path) -> None:
+    keep(entry)
+    entries.file_of("bad").write_text("{", encoding="utf-8")
+    assert [one.name for one in entries.entries()] == ["toy"]
+    assert [str(entries.file_of("bad")) in error.what for error in entries.damaged()] == [True]
+    program.write_text(table.with_entry(TABLE, replace(entry, name="bad")), encoding="utf-8")
     crontab.remove("bad")
-    assert table.read_text("utf-8") == TABLE
-    assert not crontab.file_of("bad").exists() and not list(crontab.damaged())
+    assert program.read_text("utf-8") == TABLE
+    assert not entries.file_of("bad").exists() and not list(entries.damaged())
     with pytest.raises(UsageError, match="nothing is scheduled as bad"):
         crontab.remove("bad")
+
+
+def test_adding_writes_the_table_and_the_entry(entry: Entry, program: Path) -> None:
+    crontab.add(entry)
+    assert program.read_text("utf-8") == table.with_entry(TABLE, entry)
+    assert entries.load(entries.file_of("toy")) == entry
+
+
+def test_a_table_that_cron_refuses_leaves_everything_as_it_was(entry: Entry, program: Path) -> None:
+    crontab.add(entry)
+    before = program.read_text("utf-8")
+    with pytest.raises(DeployError, match="the crontab was refused") as refused:
+        crontab.add(replace(entry, at="REFUSE"))
+    assert "bad minute" in refused.value.why
+    assert program.read_text("utf-8") == before
+    assert entries.load(entries.file_of("toy")) == entry
+    assert [p.suffix for p in entries.folder().iterdir() if p.name != ".lock"] == [".json"]
+
+
+def test_an_entry_that_cannot_be_kept_leaves_the_table(
+    entry: Entry, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(DeployError, match="nothing is scheduled") as failed:
+        crontab.add(entry)
+    assert "No space left" in failed.value.why
+    assert program.read_text("utf-8") == TABLE
+    assert not list(entries.folder().glob("*.tmp"))
+
+
+def test_a_folder_that_is_no_folder(entry: Entry, program: Path) -> None:
+    entries.folder().parent.mkdir(parents=True)
+    entries.folder().write_text("", encoding="utf-8")
+    with pytest.raises(DeployError, match="nothing is scheduled"):
+        crontab.add(entry)
+    assert program.read_text("utf-8") == TABLE
+
+
+def test_a_crontab_program_that_takes_a_table_and_keeps_none(entry: Entry, program: Path) -> None:
+    (program.parent / "crontab").write_text(f'#!/bin/sh\n[ "$1" = -l ] && cat {program}\nexit 0\n')
+    with pytest.raises(DeployError, match="does not hold the new line"):
+        crontab.add(entry)
+    assert not list(entries.entries())
+
+
+def test_who_may_not_use_cron(entry: Entry, program: Path) -> None:
+    (program.parent / "crontab").write_text(
+        "#!/bin/sh\necho 'You (me) are not allowed to use this program (crontab)' >&2\nexit 1\n"
+    )
+    with pytest.raises(DeployError, match="cannot be read") as refused:
+        crontab.add(entry)
+    assert "not allowed" in refused.value.why
+    assert not list(entries.entries())
 
 
 @pytest.mark.parametrize("gone", [{"command": ("/no/such/python",)}, {"directory": "/no/such"}])
 def test_one_that_cannot_be_started_says_why(entry: Entry, gone: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="cannot be started") as refused:
         scheduled_run.carry_out(replace(entry, **gone))  # type: ignore[arg-type]
-    assert "schedule it anew" in refused.value.next
+    assert "schedule it again" in refused.value.next
 
 
 def test_the_line_survives_cron(entry: Entry) -> None:
-    line = crontab.line(entry)
+    line = table.line(entry)
     assert "50\\% config" in line, "a bare percent sign is a line's end for cron"
     assert len(line) < 900
 
 
-@pytest.mark.parametrize("at", ["", "* * * *", "61 * * * *", "0 4 * * 9", "0 0 31 2 *", "@daily x"])
-def test_what_is_no_time_is_refused(at: str) -> None:
-    with pytest.raises(UsageError, match="--at"):
-        crontab.check_expression(at)
-
-
-def test_times_are_the_machines(entry: Entry) -> None:
-    berlin = datetime(2026, 3, 28, 12, 0, tzinfo=ZoneInfo("Europe/Berlin"))
-    following = crontab.next_time("0 4 * * *", berlin)
-    assert following.isoformat() == "2026-03-29T04:00:00+02:00"
-
-
 def test_an_entry_comes_back_as_it_was(entry: Entry) -> None:
-    assert crontab.load(crontab.save(entry)) == entry
-    assert [one.name for one in crontab.entries()] == ["toy"]
+    assert entries.load(keep(entry)) == entry
+    assert [one.name for one in entries.entries()] == ["toy"]
     with pytest.raises(UsageError, match="nothing is scheduled as other"):
-        crontab.load(crontab.file_of("other"))
+        entries.load(entries.file_of("other"))
 
 
 @pytest.mark.parametrize(("code", "silent"), [(0, True), (5, True), (10, False), (130, False)])
@@ -163,18 +222,18 @@ def test_what_cron_would_miss_is_found(entry: Entry) -> None:
 
 
 def test_the_stated_environment_has_no_agent_and_a_whole_path() -> None:
-    stated = crontab.stated_environment({"SSH_AUTH_SOCK": "/x", "XDG_STATE_HOME": "/s"})
+    stated = entries.stated_environment({"SSH_AUTH_SOCK": "/x", "XDG_STATE_HOME": "/s"})
     assert "SSH_AUTH_SOCK" not in stated and stated["XDG_STATE_HOME"] == "/s"
     assert "/usr/sbin" in stated["PATH"].split(os.pathsep)
 
 
-def test_lines_after_an_entry_whose_end_was_removed_stay(entry: crontab.Entry) -> None:
-    begin, line, _ = crontab.with_entry("", entry).splitlines()
+def test_lines_after_an_entry_whose_end_was_removed_stay(entry: Entry) -> None:
+    begin, line, _ = table.with_entry("", entry).splitlines()
     for damaged in (f"{begin}\n{line}\n{TABLE}", f"{begin}\n{TABLE}", f"{TABLE}{begin}\n"):
-        assert crontab.without(damaged, "toy") == TABLE
+        assert table.without(damaged, "toy") == TABLE
 
 
 def test_a_name_that_no_file_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="is no entry's name"):
-        crontab.load(crontab.file_of("x" * 5000))
+        entries.load(entries.file_of("x" * 5000))

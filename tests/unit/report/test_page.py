@@ -145,7 +145,7 @@ WIDTHS = {"desktop": 1280, "phone": 500}
 
 def chromium(*arguments: str) -> str:
     """Run the browser without a network of its own; what it prints."""
-    assert CHROMIUM, "chromium is missing: install the packages in tests/unit/report/apt.txt"
+    assert CHROMIUM, "chromium is missing: run scripts/packages unit"
     flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
     # Nothing may be fetched: every name resolves to nowhere.
     alone = "--host-resolver-rules=MAP * ~NOTFOUND"

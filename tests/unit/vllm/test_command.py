@@ -166,3 +166,14 @@ def test_gpus_are_numbered_as_nvidia_smi_does() -> None:
 def test_nothing_is_said_where_nothing_is_known() -> None:
     assert problems(DFLASH, Knowledge(), "cuda") == []
     assert problems(PLAIN, read("0.19.1"), "cuda") == []
+
+
+def test_a_build_without_a_version_is_judged_by_its_source() -> None:
+    source = read(None, {"methods": ["dflash"], "non_causal": ["FLASH_ATTN", "FLEX_ATTENTION"]})
+    assert with_backend(DFLASH, source, "cuda").attention_backend == "FLASH_ATTN"
+    (refused,) = problems(replace(DFLASH, attention_backend="FLASHINFER"), source, "cuda")
+    assert refused.startswith("attention backend FLASHINFER cannot do DFlash's non-causal")
+    later = read(None, {"methods": ["dflash"], "non_causal": ["FLASH_ATTN", "FLASHINFER"]})
+    assert with_backend(DFLASH, later, "cuda").attention_backend is None
+    other = read(None, {"methods": ["eagle"]})
+    assert problems(DFLASH, other, "cuda") == ["DFlash is unsupported before vLLM 0.20"]

@@ -60,3 +60,81 @@ def test_what_cannot_be_read_is_unknown_not_empty(tmp_path: Path) -> None:
         assert known.speculative_keys is None and known.architectures is None
         assert known.knows_key("method") is None
     assert knowledge.read(None, probe(tmp_path / "nothing")) == knowledge.Knowledge()
+
+
+SPECULATIVE = """
+Drafting = Literal["dflash"]
+SpeculativeMethod = Literal["ngram", Drafting]
+SampleMethod = Literal["strict"]
+class SpeculativeConfig:
+    method: str
+"""
+ARGUMENTS = """
+class EngineArgs:
+    @staticmethod
+    def add_cli_args(parser):
+        parser.add_argument("--shutdown-timeout", "-s", type=int)
+        group.add_argument(*names)
+"""
+FRONT_END = """
+class BaseFrontendArgs:
+    enable_server_load_tracking: bool = False
+    plain = 1
+"""
+BACKENDS = """
+class AttentionBackendEnum(Enum):
+    FLASH_ATTN = "vllm.v1.attention.backends.flash_attn.FlashAttentionBackend"
+    FLASH_ATTN_MORE = (
+        "vllm.v1.attention.backends.more.MoreBackend"
+    )
+    FLASHINFER = "vllm.v1.attention.backends.flashinfer.FlashInferBackend"
+    TORCH_SDPA = ""
+"""
+ATTENTION = {
+    "backend.py": "class AttentionBackend:\n"
+    "    def supports_non_causal(cls):\n        return False\n",
+    "backends/flash_attn.py": "class FlashAttentionBackend(AttentionBackend):\n"
+    "    def supports_non_causal(cls):\n        return cls.version() > 1\n",
+    "backends/more.py": "class MoreBackend(FlashAttentionBackend):\n    pass\n",
+    "backends/flashinfer.py": "class FlashInferBackend(AttentionBackend):\n    pass\n",
+    "backends/registry.py": BACKENDS,
+}
+
+
+def write(environment: Path, files: dict[str, str]) -> None:
+    package = environment / "lib" / "python3.12" / "site-packages" / "vllm"
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+
+
+def test_the_options_of_serve_are_read(tmp_path: Path) -> None:
+    write(tmp_path, {"engine/arg_utils.py": ARGUMENTS, "entrypoints/x/cli_args.py": FRONT_END})
+    known = knowledge.read(None, probe(tmp_path))
+    assert known.options == frozenset({"shutdown-timeout", "enable-server-load-tracking"})
+    assert known.knows_option("shutdown-timeout") is True and known.knows_option("plain") is False
+    write(tmp_path, {"entrypoints/x/cli_args.py": "class Broken("})
+    assert knowledge.read(None, probe(tmp_path)).knows_option("shutdown-timeout") is None
+
+
+def test_methods_are_read_with_the_types_that_they_name(tmp_path: Path) -> None:
+    write(tmp_path, {"config/speculative.py": SPECULATIVE})
+    known = knowledge.read(None, probe(tmp_path))
+    assert known.methods == frozenset({"ngram", "dflash"}) and known.knows_dflash() is True
+
+
+def test_backends_say_themselves_whether_they_attend_in_both_directions(tmp_path: Path) -> None:
+    write(tmp_path, {f"v1/attention/{name}": text for name, text in ATTENTION.items()})
+    known = knowledge.read(None, probe(tmp_path))
+    assert known.non_causal_backends() == frozenset({"FLASH_ATTN", "FLASH_ATTN_MORE"})
+    write(tmp_path, {"v1/attention/backends/flash_attn.py": "", "v1/attention/backend.py": ""})
+    assert knowledge.read(None, probe(tmp_path)).non_causal_backends() is None
+
+
+def test_a_patched_release_is_known_by_its_version(tmp_path: Path) -> None:
+    write(tmp_path, {"_version.py": "__version__ = version = '0.20.1'\n"})
+    known = knowledge.read(None, probe(tmp_path))
+    assert known.version == (0, 20, 1)
+    assert known.non_causal_backends() == frozenset({"FLASH_ATTN", "FLEX_ATTENTION"})
+    write(tmp_path, {"_version.py": "__version__ = version = '0.1.dev3+g0123abc'\n"})
+    assert knowledge.read(None, probe(tmp_path)).version is None
