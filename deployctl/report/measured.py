@@ -46,10 +46,20 @@ def smoke_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
 def bench_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
     """A bench: one line a level, and what speculation gains."""
     yield from _levels("bench", evidence["levels"])
+    if evidence.get("ended"):
+        ended = evidence["ended"]
+        yield f"  ended at {ended['concurrency']} at once: {ended['reason']}"
     if evidence["plain"] is not None:
         yield from _levels("without speculation", evidence["plain"])
         for one in evidence["speed_up"]:
             yield f"  {one['concurrency']:>4} at once: {one['speed_up']:.2f} times as fast"
+
+
+def _warm_up(level: Mapping[str, Any]) -> Iterator[str]:
+    """A line where a level's rounds never agreed."""
+    if not level.get("settled", True) and not level["failed"]:
+        rounds = [f"{speed:.1f}" for speed in (*level["warm_up"], level["tokens_per_second"])]
+        yield f"           not settled: {' '.join(rounds)} tokens/s, round by round"
 
 
 def _levels(title: str, levels: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -64,6 +74,7 @@ def _levels(title: str, levels: list[Mapping[str, Any]]) -> Iterator[str]:
             f"{_milliseconds(level['per_output_token']):>20}  "
             f"{'-' if length is None else f'{length:.2f}':>6}  {level['failed']:>6}"
         )
+        yield from _warm_up(level)
 
 
 def _milliseconds(spread: Mapping[str, float] | None) -> str:
