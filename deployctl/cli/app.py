@@ -14,6 +14,7 @@ from deployctl.cli import (
     clean,
     deploy,
     drafter,
+    explain,
     export,
     fixes,
     inspect,
@@ -48,6 +49,7 @@ build.register(app)
 fixes.register(app)
 clean.register(app)
 inspect.register(app)
+explain.register(app)
 releases.register(app)
 measure.register(app)
 report.register(app)

@@ -205,7 +205,6 @@ def bench(
             quiet=quiet,
         )
     from deployctl.config.checks import AcceptanceSettings
-    from deployctl.report.measured import bench_lines
     from deployctl.steps import bench as benches
     from deployctl.steps.measuring import checks
 
@@ -216,7 +215,7 @@ def bench(
         name = checks.served_model(client, model)
         load = benches.make_load(settings, name, levels, requests)
         found = benches.of_servers(client, other, load, _leveller(quiet))
-    _leave("bench", found, as_json, bench_lines, checks.bench_failure(str(url), found))
+    _leave("bench", found, as_json, benches.bench_lines, checks.bench_failure(str(url), found))
 
 
 def _levels(text: str) -> tuple[int, ...]:

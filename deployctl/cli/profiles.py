@@ -25,6 +25,7 @@ class Document(StrEnum):
 
     PROFILE = "profile"
     HOST = "host"
+    GROUP = "group"
     PLAYBOOK = "playbook"
 
 
@@ -52,8 +53,9 @@ def show(
     """The resolved profile: extended, with its hosts in place and every default written out."""
     from deployctl.config import show as shown
     from deployctl.config.loader import load_profile
+    from deployctl.engine.inspect.proxmox import readers
 
-    loaded = load_profile(name, sets=sets)
+    loaded = load_profile(name, sets=sets, readers=readers())
     if as_json:
         _print_json(shown.as_document(loaded))
     else:
@@ -66,8 +68,9 @@ def schema(
 ) -> None:
     """A JSON Schema for editors."""
     from deployctl.config.schema import json_schema
+    from deployctl.steps import registry
 
-    _print_json(json_schema(document.value))
+    _print_json(json_schema(document.value, registry.options()))
 
 
 @app.command()
@@ -78,12 +81,12 @@ def validate(
 ) -> None:
     """Check profiles without touching a host; without names, everything that can be named."""
     from deployctl.config import catalogue
-    from deployctl.engine.run.steps import STEPS
     from deployctl.errors import ConfigError
+    from deployctl.steps import registry
 
     broken = 0
     for found in catalogue.chosen(names or []):
-        error = catalogue.check(found, frozenset(STEPS))
+        error = catalogue.check(found, registry.options())
         verdict = "invalid" if error else "valid"
         output.answer([f"{verdict:<8} {found.word} {found.name}  {found.file}"])
         if error:

@@ -43,46 +43,6 @@ def smoke_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"    {problem}" for problem in (*result["problems"], *result["notes"]))
 
 
-def bench_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
-    """A bench: one line a level, and what speculation gains."""
-    yield from _levels("bench", evidence["levels"])
-    if evidence.get("ended"):
-        ended = evidence["ended"]
-        yield f"  ended at {ended['concurrency']} at once: {ended['reason']}"
-    if evidence["plain"] is not None:
-        yield from _levels("without speculation", evidence["plain"])
-        for one in evidence["speed_up"]:
-            yield f"  {one['concurrency']:>4} at once: {one['speed_up']:.2f} times as fast"
-
-
-def _warm_up(level: Mapping[str, Any]) -> Iterator[str]:
-    """A line where a level's rounds never agreed."""
-    if not level.get("settled", True) and not level["failed"]:
-        rounds = [f"{speed:.1f}" for speed in (*level["warm_up"], level["tokens_per_second"])]
-        yield f"           not settled: {' '.join(rounds)} tokens/s, round by round"
-
-
-def _levels(title: str, levels: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield title
-    yield "  at once  tokens/s  first token p50/p95 ms  per token p50/p95 ms  length  failed"
-    for level in levels:
-        length = level["mean_acceptance_length"]
-        speed = level["tokens_per_second"]
-        yield (
-            f"  {level['concurrency']:>7}  {'-' if speed is None else f'{speed:.1f}':>8}  "
-            f"{_milliseconds(level['first_token']):>22}  "
-            f"{_milliseconds(level['per_output_token']):>20}  "
-            f"{'-' if length is None else f'{length:.2f}':>6}  {level['failed']:>6}"
-        )
-        yield from _warm_up(level)
-
-
-def _milliseconds(spread: Mapping[str, float] | None) -> str:
-    if spread is None:
-        return "-"
-    return f"{spread['p50'] * 1000:.1f} / {spread['p95'] * 1000:.1f}"
-
-
 def _span(interval: Mapping[str, Any] | None, bounds: Mapping[str, Any] | None) -> str:
     if bounds is not None and bounds["mean_acceptance_length"]:
         least, most = bounds["mean_acceptance_length"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import SmokeFailed, Undecided
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
@@ -18,12 +22,24 @@ CONCURRENCIES = (1, 2, 4, 8)
 REQUESTS = 16
 
 
+class BenchOptions(Settings):
+    """bench: the levels, the requests at each, and what to compare with."""
+
+    concurrencies: list[Annotated[int, Field(ge=1)]] = Field(default=[*CONCURRENCIES], min_length=1)
+    """Requests at a time, level by level."""
+    requests: int = Field(default=REQUESTS, ge=1)
+    """Requests at each level."""
+    compare: Literal["plain"] | None = None
+    """Measure the same release without speculation too."""
+
+
 class BenchStep(Step):
     """Tokens per second, time to first token and per output token, at several concurrencies."""
 
     name = "bench"
     phase = "gate"
     failure = SmokeFailed
+    options = BenchOptions
     needs_release = False
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
@@ -54,6 +70,9 @@ class BenchStep(Step):
         if found["ended"] is not None and found["ended"]["kind"] in REFUSALS:
             raise Undecided(wanted.host.name, self.name, failed, evidence=found)
         raise self.fail(context, failed, evidence=found)
+
+    def details(self, evidence: Mapping[str, Any]) -> Iterator[str]:
+        return bench_lines(evidence) if evidence else iter(())
 
 
 def make_load(
@@ -103,3 +122,38 @@ def _shown(context: Context, what: str) -> load.Told:
         context.progress(what, f"{requests} requests, {concurrency} at once")
 
     return show
+
+
+def bench_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
+    """A bench: one line a level, and what speculation gains."""
+    yield from _levels("bench", evidence["levels"])
+    if evidence.get("ended"):
+        ended = evidence["ended"]
+        yield f"  ended at {ended['concurrency']} at once: {ended['reason']}"
+    if evidence["plain"] is not None:
+        yield from _levels("without speculation", evidence["plain"])
+        for one in evidence["speed_up"]:
+            yield f"  {one['concurrency']:>4} at once: {one['speed_up']:.2f} times as fast"
+
+
+def _levels(title: str, levels: list[Mapping[str, Any]]) -> Iterator[str]:
+    yield title
+    yield "  at once  tokens/s  first token p50/p95 ms  per token p50/p95 ms  length  failed"
+    for level in levels:
+        length = level["mean_acceptance_length"]
+        speed = level["tokens_per_second"]
+        yield (
+            f"  {level['concurrency']:>7}  {'-' if speed is None else f'{speed:.1f}':>8}  "
+            f"{_milliseconds(level['first_token']):>22}  "
+            f"{_milliseconds(level['per_output_token']):>20}  "
+            f"{'-' if length is None else f'{length:.2f}':>6}  {level['failed']:>6}"
+        )
+        if not level.get("settled", True) and not level["failed"]:
+            rounds = [f"{one:.1f}" for one in (*level["warm_up"], speed or 0.0)]
+            yield f"           not settled: {' '.join(rounds)} tokens/s, round by round"
+
+
+def _milliseconds(spread: Mapping[str, float] | None) -> str:
+    if spread is None:
+        return "-"
+    return f"{spread['p50'] * 1000:.1f} / {spread['p95'] * 1000:.1f}"

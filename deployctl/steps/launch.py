@@ -7,9 +7,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.config.base import Settings
 from deployctl.errors import NotReady
 from deployctl.steps.builds import built
+from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.interface import (
+    RELEASE_PARTS,
+    SERVER,
     Answers,
     Change,
     Context,
@@ -23,13 +27,18 @@ from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.serving import objections, secrets, serve_settings
+from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import command, environment, problems
-from deployctl.vllm.serving.failures import explain
 
-RESTORE = "restore"
-"""Option: this release is being brought back, so a config that drifted is mended, not refused."""
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""
+
+
+class LaunchOptions(Settings):
+    """launch: when to start the server anew."""
+
+    always: bool = False
+    """Although the wanted release runs."""
 
 
 class LaunchStep(Step):
@@ -38,7 +47,13 @@ class LaunchStep(Step):
     name = "launch"
     phase = "switch"
     failure = NotReady
-    follows = ("build", "fetch", "drafter")
+    options = LaunchOptions
+    roles = frozenset({"server", "head", "worker"})
+    produces = frozenset({SERVER})
+    uses = RELEASE_PARTS
+    runs_release = True
+    interruptible = False
+    idle = "what serves is what was asked for"
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return [
@@ -50,7 +65,9 @@ class LaunchStep(Step):
         unit = answers["unit"]
         release = release_paths(wanted, answers).release
         runs = unit["release"] if unit["state"] in RUNNING else None
-        anew = runs == release and wanted.option(self.name, ALWAYS, False)
+        # Where a release is named, it is to serve; that it does is enough.
+        always = wanted.pinned is None and wanted.option(self.name, ALWAYS, False)
+        anew = runs == release and always
         other = loaded_otherwise(wanted, answers) if runs == release else ""
         if runs == release and unit["supervised"] and not anew and not other:
             return Plan("unchanged", evidence=_evidence(unit))
@@ -101,6 +118,9 @@ class LaunchStep(Step):
             )
         return evidence
 
+    def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        return {self.name: evidence.get("argv")}
+
     def _launch(self, context: Context) -> dict[str, Any]:
         """The launch settings of this release. A sealed release keeps those it was proven with."""
         path = f"{context.release.directory}/launch.json"
@@ -145,7 +165,7 @@ class LaunchStep(Step):
         """The drafter's config.json as the drafter step proved it, read once more."""
         path = f"{context.release.drafter}/config.json"
         text = context.session.call("files.read", path=path)["text"]
-        proven = context.evidence.get("drafter", {}).get("sha256")
+        proven = context.evidence.get(DrafterStep.name, {}).get("sha256")
         if text is None or (proven and built.sha256(text) != proven):
             raise self._drifted(context, path)
         return str(text)
@@ -158,7 +178,7 @@ class LaunchStep(Step):
         path = f"{context.release.drafter}/config.json"
         if context.session.call("files.read", path=path)["text"] == wanted:
             return
-        if not context.wanted.option(self.name, RESTORE, False):
+        if context.wanted.pinned is None:
             raise self._drifted(context, path)
         context.log(f"{path} had drifted: put back as it was proven")
         context.session.call("files.write", path=path, text=wanted)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from deployctl.config.checks import SmokeRequest, SmokeSettings
 from deployctl.errors import SmokeFailed, Undecided
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.steps.interface import (
+    SERVER,
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
 from deployctl.steps.measuring.gates import (
     ASKED,
     asked_digest,
@@ -36,7 +46,8 @@ class SmokeStep(Step):
     phase = "gate"
     failure = SmokeFailed
     needs_release = False
-    follows = ("launch",)
+    uses = (SERVER,)
+    compared = ("verdict",)
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return gate_questions(wanted)
@@ -58,6 +69,10 @@ class SmokeStep(Step):
         if verdict == "unknown":
             raise Undecided(context.wanted.host.name, self.name, said, "", again, evidence)
         raise self.fail(context, said, next=again, evidence=evidence)
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        checks = ended["evidence"].get("checks") or []
+        return ", ".join(f"{check['name']}: {check['result']['verdict']}" for check in checks)
 
 
 def asked(settings: SmokeSettings, served_name: str) -> list[Asked]:

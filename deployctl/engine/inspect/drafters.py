@@ -22,6 +22,7 @@ from deployctl.hosts.session import Session
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
 from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.drafters import edits
 from deployctl.vllm.drafters.drafter import (
     Desired,
@@ -115,7 +116,7 @@ def _checks(session: Session, wanted: Deployment, answers: Answers, config: Desi
         session, f"@/environments/{key}", wanted.profile.build.source.release, lambda line: None
     )
     seal = releases["environments"].get(key) or {}
-    fixes = ((seal.get("evidence") or {}).get("verify") or {}).get("fixes") or ()
+    fixes = ((seal.get("evidence") or {}).get(VerifyStep.name) or {}).get("fixes") or ()
     return checks_of(wanted, answers, config, known, layer_offset(fixes))
 
 

@@ -99,8 +99,8 @@ def acceptance_failure(place: str, found: Evidence) -> StepError | None:
     if verdict == "pass":
         return None
     if verdict == "fail":
-        return AcceptanceFailed(place, "acceptance", said, evidence=found)
-    return Undecided(place, "acceptance", f"{verdict}: {said}", evidence=found)
+        return AcceptanceFailed(place, acceptance.AcceptanceStep.name, said, evidence=found)
+    return Undecided(place, acceptance.AcceptanceStep.name, f"{verdict}: {said}", evidence=found)
 
 
 def smoke_failure(place: str, found: Evidence) -> StepError | None:
@@ -110,9 +110,9 @@ def smoke_failure(place: str, found: Evidence) -> StepError | None:
         return None
     said = f"{verdict}: {smoke.problem(found)}"
     if verdict != "unknown":
-        return SmokeFailed(place, "smoke", said, evidence=found)
+        return SmokeFailed(place, smoke.SmokeStep.name, said, evidence=found)
     again = AGAIN.get(smoke.refusal(found) or "", "ask again")
-    return Undecided(place, "smoke", said, next=again, evidence=found)
+    return Undecided(place, smoke.SmokeStep.name, said, next=again, evidence=found)
 
 
 def bench_failure(place: str, found: Evidence) -> StepError | None:
@@ -122,5 +122,5 @@ def bench_failure(place: str, found: Evidence) -> StepError | None:
         return None
     kind = (found["ended"] or {}).get("kind")
     if kind in REFUSALS:
-        return Undecided(place, "bench", said, next=AGAIN[kind], evidence=found)
-    return SmokeFailed(place, "bench", said, evidence=found)
+        return Undecided(place, bench.BenchStep.name, said, next=AGAIN[kind], evidence=found)
+    return SmokeFailed(place, bench.BenchStep.name, said, evidence=found)

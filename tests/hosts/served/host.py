@@ -24,8 +24,8 @@ from deployctl.engine.run.coordinator import deployments, run
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import ask, questions
 from deployctl.engine.run.record import RunRecord
-from deployctl.engine.run.steps import STEPS
 from deployctl.hosts.session import Call
+from deployctl.steps import registry
 from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.vllm.fixes.registry import by_name
@@ -124,7 +124,7 @@ class ServedHost:
     def make_environment(self, *sets: str) -> str:
         """A sealed environment for the profile; returns its key."""
         profile = self.profile(*sets)
-        wanted = deployments(profile, load_playbook("up", frozenset(STEPS)), Options())[0]
+        wanted = deployments(profile, load_playbook("up", registry.options()), Options())[0]
         key = environment_key(wanted, self._asked(wanted))
         environment = self.root / "environments" / key
         (environment / "bin").mkdir(parents=True)
@@ -158,7 +158,7 @@ class ServedHost:
         **options: Any,
     ) -> RunRecord:
         """Run a playbook in this process."""
-        chosen = load_playbook(playbook, frozenset(STEPS))
+        chosen = load_playbook(playbook, registry.options())
         return run(self.profile(*sets), chosen, replace(Options(), **options), listen)
 
     def command(self, *argv: str, stops_at: str = "") -> list[str]:
