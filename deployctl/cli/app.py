@@ -98,7 +98,8 @@ def _tell(error: DeployError) -> None:
     output.note(f"error: {error.what}")
     if error.why:
         first, *rest = error.why.splitlines()
-        output.note("\n".join([f"  why: {first}", *(f"       {line}" for line in rest)]))
+        for text in (f"  why: {first}", *(f"       {line}" for line in rest)):
+            output.note(text)
     if error.next:
         output.note(f"  next: {error.next}")
 
@@ -108,7 +109,7 @@ def _usage(error: Any) -> int:
     error.show()
     if "--json" in sys.argv:
         refusal = UsageError(error.format_message(), next="deployctl --help")
-        output.say([output.as_text(refused(None, refusal))])
+        output.say_document(refused(None, refusal))
     return int(error.exit_code)
 
 
