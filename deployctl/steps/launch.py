@@ -27,8 +27,8 @@ from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.serving import objections, secrets, serve_settings
+from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import command, environment, problems
-from deployctl.vllm.serving.failures import explain
 
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""
