@@ -7,7 +7,9 @@ named beside its case.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -34,7 +36,11 @@ RULES = "lxc.cgroup2.devices.allow: c 195:* rwm\nlxc.cgroup2.devices.allow: c 51
 
 
 def judge(
-    conf: str, node: str = NODE, cgroup: int | None = 2, file: str = "ct.conf", **includes: str
+    conf: str,
+    node: str = NODE,
+    cgroup: int | None = 2,
+    file: str = "ct.conf",
+    includes: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
     devices = listing.parse(node).devices
     judged = Judgement(parse(conf, file, includes.get), devices, cgroup)
@@ -335,12 +341,12 @@ def test_includes() -> None:
     conf = "lxc.include = /etc/gpu.conf\n"
     text = (MOUNTS + RULES).replace(":", " =").replace("c 195 =*", "c 195:*")
     text = text.replace("c 511 =*", "c 511:*")
-    assert set(verdicts(judge(conf, **{"/etc/gpu.conf": text}))) == {"ok"}
+    assert set(verdicts(judge(conf, includes={"/etc/gpu.conf": text}))) == {"ok"}
     unknown = judge("lxc.cgroup2.devices.allow = a\n" + conf)
     assert set(verdicts(unknown)) == {"unknown"} and "/etc/gpu.conf" in unknown[0].say
-    secret = judge(conf, **{"/etc/gpu.conf": "root:$6$hash:1::\n"})
+    secret = judge(conf, includes={"/etc/gpu.conf": "root:$6$hash:1::\n"})
     assert "hash" not in "".join(f.say for f in secret)
-    endless = judge(conf, **{"/etc/gpu.conf": conf})
+    endless = judge(conf, includes={"/etc/gpu.conf": conf})
     assert endless
 
 
