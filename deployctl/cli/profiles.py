@@ -38,7 +38,7 @@ def list_command(as_json: Json = False) -> None:
     if as_json:
         _print_json(catalogue.as_document(found))
     else:
-        output.answer([catalogue.as_table(found)])
+        output.answer(catalogue.as_table(found).split("\n"))
 
 
 @app.command()
@@ -59,7 +59,7 @@ def show(
     if as_json:
         _print_json(shown.as_document(loaded))
     else:
-        output.answer([shown.as_yaml(loaded, origin)])
+        output.answer_text(shown.as_yaml(loaded, origin) + "\n")
 
 
 @app.command()
@@ -105,4 +105,4 @@ def path(name: Name) -> None:
 
 
 def _print_json(document: object) -> None:
-    output.answer([output.as_text(document)])
+    output.answer_document(document)

@@ -98,7 +98,7 @@ def perform(
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
     if as_json:
-        output.say([output.as_text(document)])
+        output.say_document(document)
     else:
         from deployctl.report.summary import lines
 

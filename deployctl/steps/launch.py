@@ -27,7 +27,7 @@ from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values
 from deployctl.steps.servers.serving import objections
-from deployctl.vllm.serving.failures import explain
+from deployctl.vllm.logs.server import explain
 
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""

@@ -28,9 +28,9 @@ from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING
 from deployctl.steps.servers.rendering import render, secret_values
 from deployctl.steps.servers.serving import held, objections, serve_settings
+from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving import rehearsal
 from deployctl.vllm.serving.command import command, environment
-from deployctl.vllm.serving.failures import explain
 from deployctl.vllm.serving.knowledge import Knowledge
 
 REHEARSED = "rehearsed"

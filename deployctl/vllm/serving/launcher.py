@@ -121,7 +121,7 @@ class Rehearsal:
             self._complaint = message
             complained(parser, message)
 
-        argparse.ArgumentParser.error = error  # type: ignore[method-assign]
+        argparse.ArgumentParser.error = error  # type: ignore[method-assign,assignment]
         return True
 
     def _next(self, stage: str) -> None:

@@ -6,7 +6,7 @@ import itertools
 import re
 from dataclasses import dataclass, field
 
-from deployctl.vllm.serving.failures import bare
+from deployctl.vllm.logs.lines import bare
 
 PHASES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
@@ -25,6 +25,57 @@ PHASES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 """A start's phases by the log lines that begin them (vLLM 0.19 to 0.33). A start need not go
 through all of them, nor in this order: a CPU build warms up before it sizes its cache."""
+MEMORY: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        ("weights", r"Starting to load model|checkpoint shards:|Loading drafter model"),
+        ("profiling", r"Model loading took|Loading model weights took|model weights take"),
+        ("cache", r"Available KV cache memory|KV cache size:|# (?:GPU|CUDA) blocks"),
+        ("graphs", r"Capturing (?:CUDA ?graph|the model for CUDA|cudagraphs)"),
+        ("sampler", r"Graph capturing finished"),
+        ("serving", r"Application startup complete|init engine \(profile"),
+    )
+)
+"""What a start spends GPU memory on, by the log lines after which it does. A phase ends where the
+next begins: a line of it explains nothing later."""
+FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
+    ("sampler", frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "warmup_sampler"})),
+    ("graphs", frozenset({"capture_model", "_capture_cudagraphs", "capture_graphs"})),
+    (
+        "profiling",
+        frozenset({"profile_run", "determine_available_memory", "determine_num_available_blocks"}),
+    ),
+    (
+        "cache",
+        frozenset(
+            {
+                "initialize_kv_cache",
+                "initialize_kv_cache_tensors",
+                "initialize_cache",
+                "_allocate_kv_cache_tensors",
+                "allocate_kv_cache",
+                "_allocate_kv_cache",
+                "initialize_from_config",
+            }
+        ),
+    ),
+    (
+        "weights",
+        frozenset(
+            {
+                "load_model",
+                "load_weights",
+                "initialize_model",
+                "_init_model",
+                "make_layers",
+                "create_weights",
+                "process_weights_after_loading",
+            }
+        ),
+    ),
+    ("serving", frozenset({"execute_model", "sample_tokens"})),
+)
+"""The same by functions of vLLM on the stack, innermost purpose first."""
 _SHARDS = re.compile(r"checkpoint shards:.*?\|\s*(\d+)/(\d+)")
 _CAPTURE = re.compile(r"Capturing CUDA graph.*?\|\s*(\d+)/(\d+)")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.serving.startup import Startup
+from deployctl.vllm.logs.phases import Startup
 
-LOGS = Path(__file__).parents[2] / "cases" / "vllm_cpu"
+LOGS = Path(__file__).parents[3] / "cases" / "vllm_cpu"
 SERVED = [
     "configuring",
     "starting the engine",

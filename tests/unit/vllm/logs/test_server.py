@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.serving.failures import KNOWN, bare, explain
+from deployctl.vllm.logs.causes import BUILD, SERVER
+from deployctl.vllm.logs.lines import bare
+from deployctl.vllm.logs.server import explain
 
-CASES = Path(__file__).parents[2] / "cases"
+CASES = Path(__file__).parents[3] / "cases"
 
 # log, cause, a part of the sentence, a part of the first decisive line
 RECORDED = [
@@ -128,18 +130,17 @@ def test_an_unknown_failure_still_shows_its_decisive_line() -> None:
     assert (said.cause, said.lines) == ("", ("TypeError: surprise",))
 
 
-def test_every_known_failure_has_a_name_of_its_own() -> None:
-    names = [known.name for known in KNOWN]
-    assert len(set(names)) == len(names)
+def test_no_entry_is_written_twice() -> None:
+    for table in (SERVER, BUILD):
+        written = [(each.pattern.pattern, each.phase) for each in table]
+        assert len(set(written)) == len(written)
 
 
 def test_prefixes_are_taken_off() -> None:
     line = "(Worker pid=10910) ERROR 11-30 00:40:34 [multiproc_executor.py:953] ValueError: x"
     assert bare(line) == "ValueError: x"
     assert bare("(APIServer pid=3914) RuntimeError: y") == "RuntimeError: y"
-    assert (
-        bare("INFO:     Application startup complete.") == "INFO:     Application startup complete."
-    )
+    assert bare("INFO:     Application startup complete.") == "Application startup complete."
 
 
 def test_a_long_log_of_captures_is_explained_at_once() -> None:

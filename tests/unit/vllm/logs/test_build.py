@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.builds.build_failures import explain
+from deployctl.vllm.logs.build import explain
 
-CASES = Path(__file__).parents[2] / "cases" / "build"
+CASES = Path(__file__).parents[3] / "cases" / "build"
 KINDS = {
     "compile-error.log": "compile-error",
     "no-space.log": "no-space",
@@ -27,7 +27,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_known_kinds(name: str) -> None:
-    assert explain((CASES / name).read_text()).kind == KINDS[name]
+    assert explain((CASES / name).read_text()).cause == KINDS[name]
 
 
 def test_every_case_is_listed() -> None:
@@ -42,7 +42,7 @@ def test_first_error_not_the_last_lines() -> None:
 
 def test_only_the_last_command_counts() -> None:
     log = "$ fetch\nfatal: Could not resolve host: x\n$ build\n"
-    assert explain(log).kind == "unknown"
+    assert explain(log).cause == ""
 
 
 def test_anything_at_all() -> None:
