@@ -14,6 +14,7 @@ from deployctl.cli import (
     clean,
     deploy,
     drafter,
+    explain,
     export,
     fixes,
     inspect,
@@ -48,6 +49,7 @@ build.register(app)
 fixes.register(app)
 clean.register(app)
 inspect.register(app)
+explain.register(app)
 releases.register(app)
 measure.register(app)
 report.register(app)
@@ -96,7 +98,8 @@ def _tell(error: DeployError) -> None:
     output.note(f"error: {error.what}")
     if error.why:
         first, *rest = error.why.splitlines()
-        output.note("\n".join([f"  why: {first}", *(f"       {line}" for line in rest)]))
+        for text in (f"  why: {first}", *(f"       {line}" for line in rest)):
+            output.note(text)
     if error.next:
         output.note(f"  next: {error.next}")
 
@@ -106,7 +109,7 @@ def _usage(error: Any) -> int:
     error.show()
     if "--json" in sys.argv:
         refusal = UsageError(error.format_message(), next="deployctl --help")
-        output.say([output.as_text(refused(None, refusal))])
+        output.say_document(refused(None, refusal))
     return int(error.exit_code)
 
 

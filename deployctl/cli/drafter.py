@@ -84,7 +84,7 @@ def show(
     for subject in subjects:
         if len(subjects) > 1:
             output.answer([f"# {subject.host}: {subject.path}"])
-        output.answer([subject.text.removesuffix("\n")])
+        output.answer_text(subject.text.removesuffix("\n") + "\n")
 
 
 @app.command()
@@ -185,7 +185,7 @@ def set_keys(
     if given.as_json:
         changes = [{"where": w, "changed": [asdict(c) for c in d.changed]} for w, d in made]
         document = {"schema": "deployctl.drafter-set/1", "configs": changes}
-        output.say([output.as_text(document)])
+        output.say_document(document)
         return
     if loaded is not None:
         output.note(NEXT_START)
@@ -247,4 +247,4 @@ def _subjects(file: Path | None, given: _Given) -> list[InUse]:
 
 def _print_json(subjects: Sequence[InUse]) -> None:
     document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in subjects]}
-    output.answer([output.as_text(document)])
+    output.answer_document(document)

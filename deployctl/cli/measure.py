@@ -25,7 +25,7 @@ Url = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Any OpenAI-compatible server.")
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", help="With --url: the model, where several are served.")
+    str | None, typer.Option("--model", help="The model, where several are served or counted.")
 ]
 KeyVariable = Annotated[
     str | None,
@@ -137,7 +137,7 @@ def acceptance(
         )
     from deployctl.config.checks import AcceptanceSettings
     from deployctl.report.measured import acceptance_lines
-    from deployctl.steps.measuring import checks
+    from deployctl.steps.measuring import checks, offline
 
     given = {
         "prompts": prompts,
@@ -153,9 +153,10 @@ def acceptance(
         {key: value for key, value in given.items() if value is not None}
     )
     if log is not None:
-        name, found = str(log), checks.acceptance_from_log(log, settings)
+        name, found = str(log), offline.acceptance_from_log(log, settings)
     elif metrics is not None:
-        name, found = str(metrics[1]), checks.acceptance_from_metrics(*metrics, settings)
+        name = str(metrics[1])
+        found = offline.acceptance_from_metrics(*metrics, settings, model)
     else:
         name = str(url)
         with _client(name, api_key_env, ca_file) as client:
@@ -204,7 +205,6 @@ def bench(
             quiet=quiet,
         )
     from deployctl.config.checks import AcceptanceSettings
-    from deployctl.report.measured import bench_lines
     from deployctl.steps import bench as benches
     from deployctl.steps.measuring import checks
 
@@ -215,7 +215,7 @@ def bench(
         name = checks.served_model(client, model)
         load = benches.make_load(settings, name, levels, requests)
         found = benches.of_servers(client, other, load, _leveller(quiet))
-    _leave("bench", found, as_json, bench_lines, checks.bench_failure(str(url), found))
+    _leave("bench", found, as_json, benches.bench_lines, checks.bench_failure(str(url), found))
 
 
 def _levels(text: str) -> tuple[int, ...]:
@@ -258,6 +258,8 @@ def _leave(
 ) -> None:
     """Print what was found, and leave with the exit code of its verdict."""
     output.show({"schema": f"deployctl.{kind}/1", **found}, lines(found), as_json)
+    if failure is not None and failure.next:
+        output.note(failure.next)
     raise typer.Exit(0 if failure is None else failure.exit_code)
 
 

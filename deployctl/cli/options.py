@@ -17,7 +17,12 @@ Sets = Annotated[
 ]
 Hosts = Annotated[
     list[str],
-    typer.Option("--host", metavar="NAME", help="Only this host of the profile."),
+    typer.Option(
+        "--host",
+        "--limit",
+        metavar="PATTERN",
+        help="Only these hosts: a name, a group, or a pattern of Ansible's such as 'gpu*:!ct129'.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]

@@ -25,6 +25,7 @@ class Document(StrEnum):
 
     PROFILE = "profile"
     HOST = "host"
+    GROUP = "group"
     PLAYBOOK = "playbook"
 
 
@@ -37,7 +38,7 @@ def list_command(as_json: Json = False) -> None:
     if as_json:
         _print_json(catalogue.as_document(found))
     else:
-        output.answer([catalogue.as_table(found)])
+        output.answer(catalogue.as_table(found).split("\n"))
 
 
 @app.command()
@@ -52,12 +53,13 @@ def show(
     """The resolved profile: extended, with its hosts in place and every default written out."""
     from deployctl.config import show as shown
     from deployctl.config.loader import load_profile
+    from deployctl.engine.inspect.proxmox import readers
 
-    loaded = load_profile(name, sets=sets)
+    loaded = load_profile(name, sets=sets, readers=readers())
     if as_json:
         _print_json(shown.as_document(loaded))
     else:
-        output.answer([shown.as_yaml(loaded, origin)])
+        output.answer_text(shown.as_yaml(loaded, origin) + "\n")
 
 
 @app.command()
@@ -66,8 +68,9 @@ def schema(
 ) -> None:
     """A JSON Schema for editors."""
     from deployctl.config.schema import json_schema
+    from deployctl.steps import registry
 
-    _print_json(json_schema(document.value))
+    _print_json(json_schema(document.value, registry.options()))
 
 
 @app.command()
@@ -78,12 +81,12 @@ def validate(
 ) -> None:
     """Check profiles without touching a host; without names, everything that can be named."""
     from deployctl.config import catalogue
-    from deployctl.engine.run.steps import STEPS
     from deployctl.errors import ConfigError
+    from deployctl.steps import registry
 
     broken = 0
     for found in catalogue.chosen(names or []):
-        error = catalogue.check(found, frozenset(STEPS))
+        error = catalogue.check(found, registry.options())
         verdict = "invalid" if error else "valid"
         output.answer([f"{verdict:<8} {found.word} {found.name}  {found.file}"])
         if error:
@@ -102,4 +105,4 @@ def path(name: Name) -> None:
 
 
 def _print_json(document: object) -> None:
-    output.answer([output.as_text(document)])
+    output.answer_document(document)

@@ -19,31 +19,34 @@ if TYPE_CHECKING:
 
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
-    """The resolved profile, reduced to the hosts that were named."""
+    """The resolved profile, reduced to the hosts that `--host` and `--limit` leave."""
     from deployctl.config import overrides
+    from deployctl.config.host_patterns import PatternError, select
     from deployctl.config.loader import load_profile
+    from deployctl.engine.inspect.proxmox import readers
 
-    profile = load_profile(name, sets=list(sets), environ=os.environ).profile
+    loaded = load_profile(name, sets=list(sets), environ=os.environ, readers=readers())
+    profile = loaded.profile
     for said in overrides.near_misses(os.environ, type(profile)):
         output.warn(said)
     if not hosts:
         return profile
     known = [host.name for host in profile.hosts]
-    unknown = [host for host in hosts if host not in known]
-    if unknown:
+    try:
+        chosen = {one for given in hosts for one in select(given, known, loaded.groups)}
+    except PatternError as error:
         raise UsageError(
-            f"profile {profile.name} has no host {', '.join(unknown)}",
-            next=f"its hosts: {', '.join(known)}",
-        )
-    return profile.model_copy(update={"hosts": [h for h in profile.hosts if h.name in hosts]})
+            f"profile {profile.name}: {error}", next=f"its hosts: {', '.join(known)}"
+        ) from None
+    return profile.model_copy(update={"hosts": [h for h in profile.hosts if h.name in chosen]})
 
 
 def load_playbook(name: str) -> Playbook:
     """A playbook by name or file, its steps known to exist."""
     from deployctl.config import loader
-    from deployctl.engine.run.steps import STEPS
+    from deployctl.steps import registry
 
-    return loader.load_playbook(name, known_steps=frozenset(STEPS))
+    return loader.load_playbook(name, registry.options())
 
 
 def playbook_of(*steps: str, name: str = "") -> Playbook:
@@ -95,7 +98,7 @@ def perform(
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
     if as_json:
-        output.say([output.as_text(document)])
+        output.say_document(document)
     else:
         from deployctl.report.summary import lines
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from deployctl.config.document import display
-from deployctl.config.loader import load_host, load_playbook, load_profile
+from deployctl.config.loader import check_host_file, load_playbook, load_profile
 from deployctl.config.search import SINGULAR, Found, Kind, Search, default_search
+from deployctl.config.step_options import Options
 from deployctl.config.yamltext import read
 from deployctl.errors import ConfigError, UsageError
 
@@ -51,7 +53,7 @@ def chosen(names: Sequence[str], search: Search | None = None) -> list[Entry]:
     return [_entry("profiles", places.locate("profiles", name)) for name in names]
 
 
-def check(entry: Entry, known_steps: Collection[str], search: Search | None = None) -> str:
+def check(entry: Entry, steps: Options, search: Search | None = None) -> str:
     """What is wrong with a file, line by line; empty when it is valid.
 
     The environment's overrides are left out: they are not the file's doing.
@@ -61,9 +63,9 @@ def check(entry: Entry, known_steps: Collection[str], search: Search | None = No
         if entry.word == "profile":
             load_profile(path, environ={}, search=search)
         elif entry.word == "playbook":
-            load_playbook(path, known_steps, search=search)
+            load_playbook(path, steps, search=search)
         else:
-            load_host(path, search=search)
+            check_host_file(Path(path), search=search)
     except (ConfigError, UsageError) as error:
         return error.why or error.what
     return ""

@@ -1,4 +1,4 @@
-"""JSON Schemas of profiles, host files and playbooks as they are written, for editors.
+"""JSON Schemas of profiles, host files, groups and playbooks as they are written, for editors.
 
 They accept what the loader accepts in a file: hosts by name, text that looks like a number, and,
 in a profile with `extends`, the absence of what it inherits.
@@ -12,25 +12,27 @@ from typing import Any, Literal
 
 from deployctl.config.base import Settings
 from deployctl.config.host import HostSettings
+from deployctl.config.inventory import GroupSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.config.step_options import OPTIONS
+from deployctl.config.step_options import Options
 
-Document = Literal["profile", "host", "playbook"]
+Document = Literal["profile", "host", "group", "playbook"]
 
 _MODELS: dict[Document, type[Settings]] = {
     "profile": Profile,
     "host": HostSettings,
+    "group": GroupSettings,
     "playbook": Playbook,
 }
 _NAMED_BY_FILE = "name"
 _PARTIAL = "Partial"
-_BY_NAME = {"hosts", "node", "steps"}
+_BY_NAME = {"hosts", "members", "node", "steps"}
 """Keys whose values may be given by a name alone."""
 
 
-def json_schema(document: Document = "profile") -> dict[str, Any]:
-    """The schema (draft 2020-12) of one kind of file."""
+def json_schema(document: Document, steps: Options) -> dict[str, Any]:
+    """The schema (draft 2020-12) of one kind of file; playbooks have these steps."""
     schema = _MODELS[document].model_json_schema(by_alias=True)
     definitions = schema.pop("$defs", {})
     body = definitions.pop("HostSettings") if document == "host" else schema
@@ -40,7 +42,7 @@ def json_schema(document: Document = "profile") -> dict[str, Any]:
     for part in (body, *definitions.values()):
         _as_written(part)
     if document == "playbook":
-        definitions["StepSettings"]["allOf"] = list(_options_by_step())
+        definitions["StepSettings"]["allOf"] = list(_options_by_step(steps))
     body["required"] = [name for name in body.get("required", []) if name != _NAMED_BY_FILE]
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions}
     if document != "profile":
@@ -58,9 +60,10 @@ def json_schema(document: Document = "profile") -> dict[str, Any]:
     }
 
 
-def _options_by_step() -> Iterator[dict[str, Any]]:
+def _options_by_step(steps: Options) -> Iterator[dict[str, Any]]:
     """What may stand below a step's `with`, by the step's name."""
-    for name, model in OPTIONS.items():
+    taking = {name: model for name, model in steps.items() if model.model_fields}
+    for name, model in taking.items():
         options = _or_nothing(model.model_json_schema())
         yield {
             "if": {"properties": {"step": {"const": name}}},
@@ -68,7 +71,7 @@ def _options_by_step() -> Iterator[dict[str, Any]]:
         }
     none = {"description": "This step takes no options.", "maxProperties": 0}
     yield {
-        "if": {"properties": {"step": {"enum": list(OPTIONS)}}},
+        "if": {"properties": {"step": {"enum": list(taking)}}},
         "else": {"properties": {"with": none}},
     }
 
@@ -97,7 +100,8 @@ def _allow_names(schema: dict[str, Any]) -> None:
     if "items" in schema:
         schema["items"] = {"anyOf": [{"type": "string"}, schema["items"]]}
     else:
-        schema["anyOf"] = [{"type": "string"}, *schema["anyOf"]]
+        written = schema.pop("anyOf", None) or [{"$ref": schema.pop("$ref")}]
+        schema["anyOf"] = [{"type": "string"}, *written]
 
 
 def _or_nothing(schema: dict[str, Any]) -> dict[str, Any]:

@@ -11,16 +11,21 @@ def acceptance_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
     judged = (evidence.get("gate") or {}).get("floor") is not None
     verdict = "measured" if evidence["verdict"] == "pass" and not judged else evidence["verdict"]
     yield f"acceptance  {verdict}: {'; '.join(evidence['reasons'])}"
-    length = evidence["mean_acceptance_length"]
-    if length is None:
+    if not evidence["draft_tokens"]:
         return
-    yield f"  mean acceptance length  {length:.2f}{_span(evidence['interval'])}"
+    length, bounds = evidence["mean_acceptance_length"], evidence.get("bounds")
+    said = "unknown" if length is None else f"{length:.2f}"
+    if length is not None or bounds is not None:
+        yield f"  mean acceptance length  {said}{_span(evidence['interval'], bounds)}"
     yield f"  acceptance rate         {_percent(evidence['acceptance_rate'])}"
     yield f"  per position            {_rates(evidence['per_position'])}"
     yield f"  given the one before    {_rates(evidence['conditional'])}"
     drafts = "unknown" if evidence["drafts"] is None else evidence["drafts"]
+    if evidence["drafts"] is None and bounds and bounds["drafts"]:
+        drafts = f"{bounds['drafts'][0]} to {bounds['drafts'][1]}"
     tokens = f"{evidence['accepted_tokens']} of {evidence['draft_tokens']} tokens accepted"
     yield f"  counted                 {drafts} drafts, {tokens} (from {evidence['source']})"
+    yield from (f"  note                    {remark}" for remark in evidence.get("remarks", ()))
     other = evidence.get("other_traffic")
     if other and (other["tokens"] or other["requests"]):
         yield f"  other traffic           {other['tokens']} tokens, {other['left_out']} left out"
@@ -38,36 +43,12 @@ def smoke_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"    {problem}" for problem in (*result["problems"], *result["notes"]))
 
 
-def bench_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
-    """A bench: one line a level, and what speculation gains."""
-    yield from _levels("bench", evidence["levels"])
-    if evidence["plain"] is not None:
-        yield from _levels("without speculation", evidence["plain"])
-        for one in evidence["speed_up"]:
-            yield f"  {one['concurrency']:>4} at once: {one['speed_up']:.2f} times as fast"
-
-
-def _levels(title: str, levels: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield title
-    yield "  at once  tokens/s  first token p50/p95 ms  per token p50/p95 ms  length  failed"
-    for level in levels:
-        length = level["mean_acceptance_length"]
-        speed = level["tokens_per_second"]
-        yield (
-            f"  {level['concurrency']:>7}  {'-' if speed is None else f'{speed:.1f}':>8}  "
-            f"{_milliseconds(level['first_token']):>22}  "
-            f"{_milliseconds(level['per_output_token']):>20}  "
-            f"{'-' if length is None else f'{length:.2f}':>6}  {level['failed']:>6}"
-        )
-
-
-def _milliseconds(spread: Mapping[str, float] | None) -> str:
-    if spread is None:
-        return "-"
-    return f"{spread['p50'] * 1000:.1f} / {spread['p95'] * 1000:.1f}"
-
-
-def _span(interval: Mapping[str, Any] | None) -> str:
+def _span(interval: Mapping[str, Any] | None, bounds: Mapping[str, Any] | None) -> str:
+    if bounds is not None and bounds["mean_acceptance_length"]:
+        least, most = bounds["mean_acceptance_length"]
+        if least == most:
+            return ""
+        return f"  (certain: {least:.2f} to {most:.2f})"
     if interval is None:
         return "  (no interval: counts of single requests are not known)"
     confidence = f"{interval['confidence']:.0%}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-STAGING = {"preflight", "build", "verify", "fetch", "drafter"}
-GATES = {"smoke", "acceptance", "lossless", "bench"}
+from deployctl.steps import registry
+from deployctl.steps.interface import SERVICE
+
 OUTCOMES = {
     "changed": "done: the host was changed as asked, no server was started",
     "passed": "passed",
@@ -27,8 +28,8 @@ def meaning(document: Mapping[str, Any]) -> str:
         return f"unchanged: {_unchanged(_names(hosts))}, nothing was touched"
     if outcome == "deployed":
         return f"deployed: {_release(hosts)} {_proof(_names(hosts))}"
-    if outcome == "changed" and "down" in _names(hosts):
-        return "done: the server was stopped, nothing serves"
+    if outcome == "changed" and (done := _last(_names(hosts), "done")):
+        return f"done: {done}"
     if outcome == "interrupted" and any(host["restored"] for host in hosts):
         return "interrupted, and the previous release was restored"
     return OUTCOMES.get(outcome, str(outcome))
@@ -74,26 +75,30 @@ def remarks(step: Mapping[str, Any]) -> Iterator[str]:
             yield f"{check['verdict']}: {said}"
 
 
-def _names(hosts: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The steps that were carried out, or found to have nothing to do."""
-    return {
+def _names(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The steps that were carried out, or found to have nothing to do, in order."""
+    return [
         step["step"]
         for host in hosts
         for step in host.get("steps", ())
         if step["status"] != "skipped"
-    }
+    ]
 
 
-def _unchanged(names: set[str]) -> str:
-    if "launch" in names:
-        return "what serves is what was asked for"
-    if "down" in names:
-        return "nothing of the profile runs"
-    if "clean" in names:
-        return "nothing had to be cleaned"
-    if names and names <= STAGING:
+def _last(names: Sequence[str], word: str) -> str:
+    """What the last step that has such a word says with it."""
+    known = registry.steps()
+    words = [getattr(known[name], word) for name in names if name in known]
+    return next((found for found in reversed(words) if found), "")
+
+
+def _unchanged(names: Sequence[str]) -> str:
+    idle = _last(names, "idle")
+    if idle:
+        return idle
+    if names and {*names} <= registry.names("stage"):
         return "all that was asked for is on the host"
-    if names and names <= GATES:
+    if names and {*names} <= registry.names("gate"):
         return "the gates were passed before"
     return "there was nothing to do"
 
@@ -106,10 +111,11 @@ def _release(hosts: Sequence[Mapping[str, Any]]) -> str:
     return "the new release serves"
 
 
-def _proof(names: set[str]) -> str:
-    passed = {"smoke", "acceptance"} & names
-    if len(passed) == 2:
+def _proof(names: Sequence[str]) -> str:
+    passed = [*dict.fromkeys(name for name in names if name in registry.names("gate"))]
+    if len(passed) > 1:
         return "and has passed its gates"
     if passed:
-        return f"and has passed {passed.pop()}"
-    return "and no gate was asked" if "ready" in names else "and was not proven"
+        return f"and has passed {passed[0]}"
+    proven = registry.makers(SERVICE) & {*names}
+    return "and no gate was asked" if proven else "and was not proven"

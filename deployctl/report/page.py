@@ -13,6 +13,10 @@ from typing import Any
 from deployctl.report import charts, page_parts
 from deployctl.report.markup import Child, Node, document, element
 from deployctl.report.outcomes import meaning, remarks
+from deployctl.steps.acceptance import AcceptanceStep
+from deployctl.steps.bench import BenchStep
+from deployctl.steps.lossless import LosslessStep
+from deployctl.steps.smoke import SmokeStep
 
 Report = Mapping[str, Any]
 TONES = {
@@ -63,7 +67,7 @@ def _verdict(report: Report) -> Node:
 
 def _host(host: Mapping[str, Any]) -> Node:
     steps = {step["step"]: step for step in host["steps"]}
-    acceptance = (steps.get("acceptance") or {}).get("evidence") or {}
+    acceptance = page_parts.evidence_of(steps, AcceptanceStep)
     return element(
         "section",
         element("h2", f"Host {host['host']}"),
@@ -71,9 +75,9 @@ def _host(host: Mapping[str, Any]) -> Node:
         page_parts.failures(host),
         _remarks(host),
         _acceptance(acceptance, host["host"]) if acceptance.get("verdict") else None,
-        page_parts.smoke((steps.get("smoke") or {}).get("evidence") or {}),
-        page_parts.lossless((steps.get("lossless") or {}).get("evidence") or {}),
-        page_parts.bench((steps.get("bench") or {}).get("evidence") or {}),
+        page_parts.smoke(page_parts.evidence_of(steps, SmokeStep)),
+        page_parts.lossless(page_parts.evidence_of(steps, LosslessStep)),
+        page_parts.bench(page_parts.evidence_of(steps, BenchStep)),
         _steps(host),
         page_parts.config(steps),
         page_parts.fixes(steps),
@@ -145,7 +149,7 @@ def _history(report: Report, history: Sequence[Report]) -> Node | None:
         "section",
         element("h2", "Last runs"),
         element("figure", drawn) if drawn is not None else None,
-        page_parts.table(["run", "playbook", "outcome", "acceptance", "length"], rows),
+        page_parts.table(["run", "playbook", "outcome", AcceptanceStep.name, "length"], rows),
         class_="card",
     )
 

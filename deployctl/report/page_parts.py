@@ -9,15 +9,30 @@ from typing import Any
 from deployctl.report.charts import Mark
 from deployctl.report.markup import Child, Node, element
 from deployctl.report.outcomes import drifted, gap
+from deployctl.steps.acceptance import AcceptanceStep
+from deployctl.steps.build import BuildStep
+from deployctl.steps.drafter import DrafterStep
+from deployctl.steps.interface import Step
+from deployctl.steps.verify import VerifyStep
 
-Step = Mapping[str, Any]
+Entry = Mapping[str, Any]
+"""A step's entry in a report."""
+
+
+def evidence_of(steps: Mapping[str, Entry], step: type[Step]) -> Mapping[str, Any]:
+    """What a step measured; nothing where it did not run."""
+    found: Mapping[str, Any] = (steps.get(step.name) or {}).get("evidence") or {}
+    return found
 
 
 def headline(host: Mapping[str, Any]) -> str:
     """One line on a host: what acceptance measured, else what failed."""
     for step in host["steps"]:
         evidence = step.get("evidence") or {}
-        if step["step"] == "acceptance" and evidence.get("mean_acceptance_length") is not None:
+        if (
+            step["step"] == AcceptanceStep.name
+            and evidence.get("mean_acceptance_length") is not None
+        ):
             interval = evidence.get("interval")
             span = f" ({interval['low']:.2f} to {interval['high']:.2f})" if interval else ""
             length = f"{evidence['mean_acceptance_length']:.2f}{span}"
@@ -191,10 +206,10 @@ def _milliseconds(spread: Mapping[str, float] | None) -> str:
     return "unknown" if spread is None else f"{spread['p50'] * 1000:.1f} ms"
 
 
-def config(steps: Mapping[str, Step]) -> list[Child]:
+def config(steps: Mapping[str, Entry]) -> list[Child]:
     """What was changed in the drafter's config.json, old beside new."""
-    changed = ((steps.get("drafter") or {}).get("evidence") or {}).get("changed") or []
-    wrong = ((steps.get("acceptance") or {}).get("evidence") or {}).get("config_differences") or []
+    changed = evidence_of(steps, DrafterStep).get("changed") or []
+    wrong = evidence_of(steps, AcceptanceStep).get("config_differences") or []
     parts: list[Child] = []
     if changed:
         rows = [[one["key"], as_json(one["old"]), as_json(one["new"])] for one in changed]
@@ -205,18 +220,18 @@ def config(steps: Mapping[str, Step]) -> list[Child]:
     return parts
 
 
-def fixes(steps: Mapping[str, Step]) -> list[Child]:
+def fixes(steps: Mapping[str, Entry]) -> list[Child]:
     """Known defects of vLLM and whether this build has their fixes."""
-    found = ((steps.get("verify") or {}).get("evidence") or {}).get("fixes") or []
+    found = evidence_of(steps, VerifyStep).get("fixes") or []
     if not found:
         return []
     rows = [[one["fix"], one["verdict"]] for one in found]
     return [element("h3", "Fixes"), table(["fix", "in this build"], rows)]
 
 
-def versions(steps: Mapping[str, Step], acceptance: Mapping[str, Any]) -> list[Child]:
+def versions(steps: Mapping[str, Entry], acceptance: Mapping[str, Any]) -> list[Child]:
     """What was asked for, installed and answering."""
-    build = (steps.get("build") or {}).get("evidence") or {}
+    build = evidence_of(steps, BuildStep)
     server = acceptance.get("server") or {}
     named = {
         "commit requested": build.get("commit_requested"),
@@ -237,7 +252,7 @@ def past(report: Mapping[str, Any]) -> dict[str, Any]:
     for host in report["hosts"]:
         for step in host["steps"]:
             evidence = step.get("evidence") or {}
-            if step["step"] == "acceptance" and evidence.get("verdict"):
+            if step["step"] == AcceptanceStep.name and evidence.get("verdict"):
                 found["length"] = evidence.get("mean_acceptance_length")
                 found["verdict"] = evidence["verdict"]
                 found["most"] = len(evidence.get("per_position") or ()) + 1.0

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deployctl.report import unreached
-from deployctl.report.summary import acceptance_line
+from deployctl.steps.acceptance import AcceptanceStep, acceptance_sentence
 
 WORDS = {"stopped": "stopped", "absent": "nothing was ever started"}
 """States that are nobody's failure; every other that is not healthy is one."""
@@ -30,8 +30,8 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
     yield f"  drafter   config.json {_config(host)}"
     if host["environment_damage"]:
         yield f"  build     its environment is DAMAGED: {host['environment_damage'][0]}"
-    if host["acceptance"]:
-        yield f"  accepted  {acceptance_line(host['acceptance'])}"
+    if host[AcceptanceStep.name]:
+        yield f"  accepted  {acceptance_sentence(host[AcceptanceStep.name])}"
     if host["last_run"]:
         last = host["last_run"]
         yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"

@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import write_to_textfile
 
 from deployctl.errors import UsageError
+from deployctl.steps.acceptance import AcceptanceStep
+from deployctl.steps.registry import names
 
 Report = Mapping[str, Any]
 
@@ -41,9 +43,9 @@ def registry(report: Report) -> CollectorRegistry:
         for step in host["steps"]:
             steps.labels(profile, name, step["step"], step["status"]).set(step["seconds"])
             evidence = step.get("evidence") or {}
-            if step["step"] in ("smoke", "acceptance") and evidence.get("verdict"):
+            if step["step"] in names("gate") and evidence.get("verdict"):
                 verdict.labels(profile, name, step["step"], evidence["verdict"]).set(1)
-            if step["step"] != "acceptance":
+            if step["step"] != AcceptanceStep.name:
                 continue
             if evidence.get("mean_acceptance_length") is not None:
                 length.labels(profile, name).set(evidence["mean_acceptance_length"])

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import Field
+
+from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed, Undecided
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.steps.interface import (
+    SERVER,
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
 from deployctl.steps.measuring.diagnosing import config_sentence, diagnosis, model_runner
 from deployctl.steps.measuring.gates import (
     ASKED,
@@ -24,6 +36,13 @@ from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, 
 from deployctl.vllm.client import prompt_sets
 
 
+class AcceptanceOptions(Settings):
+    """acceptance: how far below the last good release is still accepted."""
+
+    tolerance: float | None = Field(default=None, ge=0)
+    """Mean acceptance length that may be missing; the profile's own when absent."""
+
+
 class AcceptanceStep(Step):
     """The drafter is worth having: what it proposes is accepted."""
 
@@ -31,7 +50,10 @@ class AcceptanceStep(Step):
     phase = "gate"
     failure = AcceptanceFailed
     needs_release = False
-    follows = ("launch",)
+    options = AcceptanceOptions
+    uses = (SERVER,)
+    figures = ("mean_acceptance_length", "acceptance_rate", "drafts", "interval", "verdict")
+    compared = ("mean_acceptance_length", "acceptance_rate", "verdict")
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return gate_questions(wanted)
@@ -60,6 +82,9 @@ class AcceptanceStep(Step):
         if measured.judgement.verdict == "pass":
             return found
         raise self._failed(context, measured, found)
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        return acceptance_sentence(ended["evidence"])
 
     def _failed(
         self, context: Context, measured: Measured, found: Evidence
@@ -91,6 +116,21 @@ class AcceptanceStep(Step):
         return AcceptanceFailed(host, self.name, said, why, where, found)
 
 
+def acceptance_sentence(evidence: Mapping[str, Any]) -> str:
+    """A verdict on acceptance with its figures, as far as they are known."""
+    length = evidence.get("mean_acceptance_length")
+    verdict = evidence.get("verdict", "unknown")
+    if length is None:
+        return f"{verdict}: mean acceptance length unknown"
+    rates = ["-" if r is None else f"{r:.3f}" for r in evidence.get("per_position") or []]
+    positions = f", per position {' '.join(rates)}" if rates else ""
+    interval = evidence.get("interval")
+    span = f" [{interval['low']:.2f}, {interval['high']:.2f}]" if interval else ""
+    floor = (evidence.get("gate") or {}).get("floor")
+    missed = f" (floor {floor:g})" if verdict == "fail" and floor is not None else ""
+    return f"{verdict}: mean acceptance length {length:.2f}{span}{missed}{positions}"
+
+
 def _as_tolerant(settings: AcceptanceSettings, tolerance: float | None) -> AcceptanceSettings:
     """The settings with a playbook's tolerance, where the profile says none of its own."""
     if tolerance is None or settings.tolerance is not None:
@@ -109,7 +149,7 @@ def _last_good(context: Context, settings: AcceptanceSettings) -> dict[str, Any]
     for name in ("current", "previous"):
         release = releases.get(name)
         manifest = (releases.get("releases") or {}).get(release) or {}
-        before = (manifest.get("evidence") or {}).get("acceptance") or {}
+        before = (manifest.get("evidence") or {}).get(AcceptanceStep.name) or {}
         if before.get("verdict") != "pass":
             continue
         if comparable(before.get("prompts") or {}) == comparable(prompts_of(settings)):
@@ -131,6 +171,7 @@ def _expected(found: Evidence) -> float | None:
 
 def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gate:
     """The profile's gate; `last_good` is the last good release's length on the same prompts."""
+    floors = settings.min_length, settings.min_rate, settings.min_per_position or None
     return Gate(
         min_length=settings.min_length,
         min_rate=settings.min_rate,
@@ -139,6 +180,8 @@ def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gat
         confidence=settings.confidence,
         tolerance=settings.tolerance,
         last_good=last_good,
+        drafts_asked="min_drafts" in settings.model_fields_set
+        or any(floor is not None for floor in floors),
     )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.steps.builds import building, environments
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
+from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
+    ENVIRONMENT,
     Answers,
     Change,
     Context,
@@ -22,6 +24,8 @@ from deployctl.vllm.builds import completeness, sources
 
 __all__ = ["SHIM", "BuildStep", "environment_key", "job_id", "sealed"]
 
+COMMITS = ("requested", "installed", "imported")
+
 
 class BuildStep(Step):
     """From a release, branch, pull request, wheel or checkout to a filled environment."""
@@ -29,6 +33,8 @@ class BuildStep(Step):
     name = "build"
     phase = "stage"
     failure = StagingFailed
+    produces = frozenset({ENVIRONMENT})
+    compared = ("seconds",)
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         asked = [
@@ -48,7 +54,7 @@ class BuildStep(Step):
         key = environment_key(wanted, answers)
         seal = sealed(answers, key)
         if seal is not None:
-            return Plan("unchanged", evidence=seal["evidence"]["build"])
+            return Plan("unchanged", evidence=seal["evidence"][self.name])
         name = environments.describe(build.source, answers.get("source"))
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
@@ -83,6 +89,26 @@ class BuildStep(Step):
             self._commits(context, found, facts["site_packages"], imported, evidence)
         self._compare(context, evidence)
         return evidence
+
+    def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "commits": {name: evidence.get(f"commit_{name}") for name in COMMITS},
+            "version": evidence.get("version_installed"),
+            "wheel": evidence.get("wheel"),
+        }
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        evidence = ended["evidence"]
+        commit = evidence.get("commit_installed")
+        what = commit[:12] if commit else evidence.get("version_installed") or "unknown version"
+        return f"{what} by {evidence.get('strategy', 'unknown strategy')}"
+
+    def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
+        stop = f"deployctl build --stop {job_id(release.environment_key)}"
+        return (
+            "the build goes on there and is taken up "
+            f"(to end it: {stop} --profile {wanted.profile.name})"
+        )
 
     def _evidence(
         self, context: Context, state: Mapping[str, Any], found: Mapping[str, Any] | None

@@ -10,6 +10,7 @@ from typing import Any
 from deployctl.errors import NotReady, RemoteError, StepError
 from deployctl.hosts.session import Call, Session
 from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus
+from deployctl.steps.gpus.clean_options import CLEAN, CleanOptions, resets, stops_unit
 from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, questions, scene, tell
 from deployctl.steps.interface import (
     Answers,
@@ -37,21 +38,20 @@ STILL = 3.0
 
 
 class CleanStep(Step):
-    """Our unit, and stale processes of ours, stopped; memory and port measured to be free.
+    """Our unit, and stale processes of ours, stopped; memory and port measured to be free."""
 
-    Options: `scope` (ours, container, gpu), `stop_unit` (also one that runs the wanted release),
-    `reset` (the profile's GPUs, once nobody uses them).
-    """
-
-    name = "clean"
+    name = CLEAN
     phase = "switch"
     failure = NotReady
+    options = CleanOptions
     needs_release = False
+    interruptible = False
+    idle = "nothing had to be cleaned"
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         port = Question("port", "network.listener", {"port": wanted.profile.serve.port})
         asked = [port, *questions(wanted)]
-        if wanted.option("clean", "reset"):
+        if resets(wanted):
             asked.append(gpu_reset.question())
         return asked
 
@@ -81,7 +81,7 @@ class CleanStep(Step):
             now = self._look_for_return(context, bool(starters))
         if now.selection.stop:
             raise self._returns(context, now, starters, evidence)
-        if context.wanted.option(self.name, "reset"):
+        if resets(context.wanted):
             self._reset(context, evidence)
 
     def prove(self, context: Context) -> Evidence:
@@ -238,11 +238,28 @@ class CleanStep(Step):
                 evidence,
             )
 
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        if ended["status"] == "unchanged":
+            return ""
+        evidence = ended["evidence"]
+        stopped = f"{len(evidence.get('stopped') or ())} processes stopped"
+        after = evidence.get("memory_after")
+        if not after:
+            gpu = str(evidence.get("gpu", ""))
+            return f"{stopped}, no GPU" if gpu.startswith("absent") else stopped
+        before = evidence.get("memory_before") or {}
+        course = [f"GPU {i}: {_mib(before.get(i))} -> {_mib(mib)}" for i, mib in after.items()]
+        return ", ".join((stopped, *course))
+
+
+def _mib(amount: int | None) -> str:
+    return "unknown" if amount is None else f"{amount} MiB"
+
 
 def keeps(wanted: Deployment, answers: Answers) -> bool:
     """Whether the unit already runs what is wanted: then nothing is to be cleaned away."""
     serving = answers["unit"]["state"] in ("starting", "running")
-    if not serving or wanted.option("clean", "stop_unit"):
+    if not serving or stops_unit(wanted):
         return False
     return bool(answers["unit"]["release"] == release_paths(wanted, answers).release)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deployctl.errors import NotReady
 from deployctl.steps.interface import (
+    STOPPED,
     Answers,
     Change,
     Context,
@@ -29,6 +30,10 @@ class DownStep(Step):
     phase = "switch"
     failure = NotReady
     needs_release = False
+    produces = frozenset({STOPPED})
+    interruptible = False
+    idle = "nothing of the profile runs"
+    done = "the server was stopped, nothing serves"
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         unit = Question("unit", "units.state", {"name": wanted.profile.name})

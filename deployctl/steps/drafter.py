@@ -10,6 +10,7 @@ from deployctl.errors import StagingFailed
 from deployctl.steps.builds.built import knowledge, sealed_knowledge, sha256
 from deployctl.steps.fetch import VIEWS
 from deployctl.steps.interface import (
+    DRAFTER_CONFIG,
     Answers,
     Change,
     Context,
@@ -18,9 +19,11 @@ from deployctl.steps.interface import (
     Plan,
     Question,
     Step,
+    change_sentence,
 )
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
+from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.drafters.drafter import (
     Desired,
     DrafterConfigError,
@@ -79,6 +82,7 @@ class DrafterStep(Step):
     name = "drafter"
     phase = "stage"
     failure = StagingFailed
+    produces = frozenset({DRAFTER_CONFIG})
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         asked = [sources.question(wanted, role) for role in sources.ROLES]
@@ -128,10 +132,25 @@ class DrafterStep(Step):
         self._refuse(context, checks)
         return {**_evidence(config, checks), "path": read["path"], "mode": f"{read['mode']:04o}"}
 
+    def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        return {"drafter_config": evidence.get("sha256")}
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        evidence = ended["evidence"]
+        if ended["status"] == "unchanged":
+            return "config.json is as wanted" if evidence.get("sha256") else ""
+        if ended.get("changes"):
+            # What this run wrote: the evidence tells what differs from upstream, whenever written.
+            return ", ".join(change_sentence(change) for change in ended["changes"])
+        changed = ", ".join(
+            f"{c['key']}: {c['old']} -> {c['new']}" for c in evidence.get("changed") or ()
+        )
+        return changed or ("config.json is as wanted" if evidence else "")
+
     def _checks(self, context: Context, config: Desired) -> list[Check]:
         """All checks, with what is known once the models are there and vLLM is built."""
         answers = sources.survey(context)
-        offset = layer_offset(context.evidence.get("verify", {}).get("fixes") or ())
+        offset = layer_offset(context.evidence.get(VerifyStep.name, {}).get("fixes") or ())
         return checks_of(context.wanted, answers, config, knowledge(context), offset)
 
     def _refuse(self, context: Context, checks: Sequence[Check]) -> None:
@@ -152,7 +171,7 @@ def _reasons(checks: Sequence[Check]) -> str:
 def _proven(answers: Answers, release: str) -> Evidence | None:
     """The evidence with which this release was sealed: it knew what was built."""
     manifest = answers["releases"]["releases"].get(release) or {}
-    found: Evidence | None = (manifest.get("evidence") or {}).get("drafter")
+    found: Evidence | None = (manifest.get("evidence") or {}).get(DrafterStep.name)
     return found
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from deployctl.config.base import Settings
 from deployctl.errors import StagingFailed
 from deployctl.hosts.stream import upload
+from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
+    MODELS,
     Answers,
     Change,
     Context,
@@ -26,12 +29,21 @@ DEEP = "deep"
 """Option: compare the files' checksums with those of their source, not their sizes alone."""
 
 
+class FetchOptions(Settings):
+    """fetch: how thoroughly what lies there is compared."""
+
+    deep: bool = False
+    """Compare the files' checksums, not their sizes alone."""
+
+
 class FetchStep(Step):
     """Brings models to the host; what is there already is verified, not fetched."""
 
     name = "fetch"
     phase = "stage"
     failure = StagingFailed
+    options = FetchOptions
+    produces = frozenset({MODELS})
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         asked = [sources.question(wanted, role) for role in sources.ROLES]
@@ -101,6 +113,12 @@ class FetchStep(Step):
             for role in _wanted_roles(wanted):
                 evidence[role]["checksums"] = self._compare(context, answers, role)
         return evidence
+
+    def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        return {"models": {role: evidence[role] for role in sources.ROLES if role in evidence}}
+
+    def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
+        return "a download goes on there and is taken up"
 
     def _compare(self, context: Context, answers: Answers, role: str) -> str:
         wrong = checksums.damaged(context, answers, role)

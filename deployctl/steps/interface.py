@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
+from deployctl.config.base import Settings
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import StepError
@@ -20,6 +21,15 @@ from deployctl.steps.identity import ReleasePaths
 
 Phase = Literal["stage", "switch", "gate"]
 """stage: beside the serving release · switch: replaces it · gate: must pass, or the way back."""
+
+Role = Literal["server", "head", "worker", "router"]
+"""What a placement is to its group: it serves alone, leads or joins others, or routes to them."""
+
+ENVIRONMENT, MODELS, DRAFTER_CONFIG = "environment", "models", "drafter-config"
+RELEASE_PARTS = (ENVIRONMENT, MODELS, DRAFTER_CONFIG)
+"""What a release consists of before it serves."""
+SERVER, SERVICE, STOPPED = "server", "service", "stopped"
+"""A started server, one that is proven ready, and the end of all of a profile's servers."""
 
 Evidence = dict[str, Any]
 """What was measured to prove a step: JSON data, without secrets."""
@@ -109,6 +119,16 @@ class Change:
     why: str = ""
 
 
+def change_sentence(change: Mapping[str, Any]) -> str:
+    """A difference in words, from its entry in a document."""
+    why = f"  ({change['why']})" if change["why"] else ""
+    if change["old"] is None and change["new"] is None:
+        return f"{change['what']}{why}"
+    old = "nothing" if change["old"] is None else change["old"]
+    new = "nothing" if change["new"] is None else change["new"]
+    return f"{change['what']}: {old} -> {new}{why}"
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a step would do.
@@ -151,16 +171,43 @@ class Context:
     """An URL at which the served port can be reached from here (a tunnel where needed)."""
 
 
+class NoOptions(Settings):
+    """A step that takes none."""
+
+
 class Step(ABC):
-    """One kind of work in a playbook."""
+    """One kind of work in a playbook, and everything that others must know about it."""
 
     name: ClassVar[str]
     phase: ClassVar[Phase]
     failure: ClassVar[type[StepError]]
+    options: ClassVar[type[Settings]] = NoOptions
+    """What a playbook may give it with `with:`."""
+    roles: ClassVar[frozenset[Role]] = frozenset({"server", "head"})
+    """The roles of placements in which it has something to do."""
     needs_release: ClassVar[bool] = True
     """Whether it works on the wanted release; a step that does not takes the serving one."""
-    follows: ClassVar[tuple[str, ...]] = ()
-    """Steps whose change makes this one run again, whatever it found for itself."""
+    produces: ClassVar[frozenset[str]] = frozenset()
+    """What it makes of a deployment, such as `ENVIRONMENT` or `SERVER`."""
+    uses: ClassVar[tuple[str, ...]] = ()
+    """What makes it run again when another step makes it, whatever it found for itself."""
+    runs_release: ClassVar[bool] = False
+    """Whether it runs what was built, so that its failure may be the fault of that."""
+    interruptible: ClassVar[bool] = True
+    """Whether an interrupt ends it at once; half of any other is worse than its short rest."""
+    figures: ClassVar[tuple[str, ...]] = ()
+    """Names in its evidence by which runs are compared; the ledger keeps them."""
+    compared: ClassVar[tuple[str, ...]] = ()
+    """Names in its evidence by which two releases are compared."""
+    idle: ClassVar[str] = ""
+    """What a run means in which it had nothing to do, where that is more than its phase says."""
+    done: ClassVar[str] = ""
+    """What a run means in which it made its change, where no server was started."""
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether a release must pass it to become current."""
+        return self.phase == "gate"
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         """What must be known to plan."""
@@ -177,6 +224,22 @@ class Step(ABC):
     @abstractmethod
     def prove(self, context: Context) -> Evidence:
         """Measure that it is so. Runs for `change` and `check`; raises `self.failure`."""
+
+    def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        """What its evidence adds to a release's manifest; the same keys whatever is missing."""
+        return {}
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        """What came of it, from its entry in a report; empty where its reason says all."""
+        return ""
+
+    def details(self, evidence: Mapping[str, Any]) -> Iterator[str]:
+        """Further lines about its evidence."""
+        yield from ()
+
+    def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
+        """What of it goes on at the host after an interrupt, and how to end that."""
+        return ""
 
     def fail(
         self,

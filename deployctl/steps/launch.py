@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.config.base import Settings
 from deployctl.errors import NotReady
 from deployctl.steps.builds import built
+from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.interface import (
+    RELEASE_PARTS,
+    SERVER,
     Answers,
     Change,
     Context,
@@ -22,14 +25,19 @@ from deployctl.steps.interface import (
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
-from deployctl.steps.servers.serving import objections, secrets, serve_settings
-from deployctl.vllm.serving.command import command, environment, problems
-from deployctl.vllm.serving.failures import explain
+from deployctl.steps.servers.rendering import render, secret_values
+from deployctl.steps.servers.serving import objections
+from deployctl.vllm.logs.server import explain
 
-RESTORE = "restore"
-"""Option: this release is being brought back, so a config that drifted is mended, not refused."""
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""
+
+
+class LaunchOptions(Settings):
+    """launch: when to start the server anew."""
+
+    always: bool = False
+    """Although the wanted release runs."""
 
 
 class LaunchStep(Step):
@@ -38,7 +46,13 @@ class LaunchStep(Step):
     name = "launch"
     phase = "switch"
     failure = NotReady
-    follows = ("build", "fetch", "drafter")
+    options = LaunchOptions
+    roles = frozenset({"server", "head", "worker"})
+    produces = frozenset({SERVER})
+    uses = RELEASE_PARTS
+    runs_release = True
+    interruptible = False
+    idle = "what serves is what was asked for"
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return [
@@ -50,7 +64,9 @@ class LaunchStep(Step):
         unit = answers["unit"]
         release = release_paths(wanted, answers).release
         runs = unit["release"] if unit["state"] in RUNNING else None
-        anew = runs == release and wanted.option(self.name, ALWAYS, False)
+        # Where a release is named, it is to serve; that it does is enough.
+        always = wanted.pinned is None and wanted.option(self.name, ALWAYS, False)
+        anew = runs == release and always
         other = loaded_otherwise(wanted, answers) if runs == release else ""
         if runs == release and unit["supervised"] and not anew and not other:
             return Plan("unchanged", evidence=_evidence(unit))
@@ -64,7 +80,7 @@ class LaunchStep(Step):
 
     def apply(self, context: Context, plan: Plan) -> None:
         wanted, session = context.wanted, context.session
-        values = self._secrets(context)
+        values = secret_values(self, context)
         launch = self._launch(context)
         unit = session.call("units.state", name=wanted.profile.name)
         grace = wanted.profile.serve.stop_grace
@@ -101,6 +117,9 @@ class LaunchStep(Step):
             )
         return evidence
 
+    def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        return {self.name: evidence.get("argv")}
+
     def _launch(self, context: Context) -> dict[str, Any]:
         """The launch settings of this release. A sealed release keeps those it was proven with."""
         path = f"{context.release.directory}/launch.json"
@@ -111,41 +130,18 @@ class LaunchStep(Step):
                 sealed: dict[str, Any] = json.loads(kept["text"])
                 self._refuse_drift(context, sealed)
                 return sealed
-        launch = self._render(context)
+        launch = render(self, context)
+        if sources.source(context.wanted, "drafter") is not None:
+            launch["drafter_config"] = self._proven_config(context)
         text = json.dumps(launch, indent=2) + "\n"
         context.session.call("files.write", path=path, text=text)
-        return launch
-
-    def _render(self, context: Context) -> dict[str, Any]:
-        """argv and environment with the host's absolute paths, for the vLLM that was built."""
-        wanted, release, root = context.wanted, context.release, context.session.root
-        knowledge = built.knowledge(context)
-        model = sources.source(wanted, "drafter")
-        settings = serve_settings(
-            wanted,
-            f"{root}{release.environment[1:]}/bin/vllm",
-            sources.place(wanted, context.answers, "model"),
-            f"{root}{release.drafter[1:]}" if model is not None else None,
-            knowledge,
-        )
-        wrong = problems(settings, knowledge, wanted.profile.build.target)
-        if wrong:
-            raise self.fail(
-                context, "this vLLM cannot run what is wanted", "\n".join(wrong), "mend the profile"
-            )
-        launch: dict[str, Any] = {
-            "argv": command(settings),
-            "env": environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
-        }
-        if model is not None:
-            launch["drafter_config"] = self._proven_config(context)
         return launch
 
     def _proven_config(self, context: Context) -> str:
         """The drafter's config.json as the drafter step proved it, read once more."""
         path = f"{context.release.drafter}/config.json"
         text = context.session.call("files.read", path=path)["text"]
-        proven = context.evidence.get("drafter", {}).get("sha256")
+        proven = context.evidence.get(DrafterStep.name, {}).get("sha256")
         if text is None or (proven and built.sha256(text) != proven):
             raise self._drifted(context, path)
         return str(text)
@@ -158,7 +154,7 @@ class LaunchStep(Step):
         path = f"{context.release.drafter}/config.json"
         if context.session.call("files.read", path=path)["text"] == wanted:
             return
-        if not context.wanted.option(self.name, RESTORE, False):
+        if context.wanted.pinned is None:
             raise self._drifted(context, path)
         context.log(f"{path} had drifted: put back as it was proven")
         context.session.call("files.write", path=path, text=wanted)
@@ -173,20 +169,6 @@ class LaunchStep(Step):
         )
         assert isinstance(failure, NotReady)
         return failure
-
-    def _secrets(self, context: Context) -> dict[str, str]:
-        values = {}
-        for name, settings in secrets(context.wanted).items():
-            value = os.environ.get(settings.env)
-            if not value:
-                raise self.fail(
-                    context,
-                    f"the secret {name} has no value",
-                    f"the variable {settings.env} is not set here",
-                    f"set {settings.env} in deployctl's environment and run again",
-                )
-            values[name] = value
-        return values
 
 
 def _evidence(unit: Mapping[str, Any]) -> Evidence:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
@@ -13,12 +19,20 @@ from deployctl.vllm.client import prompt_sets
 PROMPTS = 8
 
 
+class LosslessOptions(Settings):
+    """lossless: how many prompts are compared."""
+
+    prompts: int = Field(default=PROMPTS, ge=1)
+    """Prompts whose answers are compared."""
+
+
 class LosslessStep(Step):
     """Answers with and without speculation are the same, token by token."""
 
     name = "lossless"
     phase = "gate"
     failure = AcceptanceFailed
+    options = LosslessOptions
     needs_release = False
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -43,6 +57,11 @@ class LosslessStep(Step):
         if found["verdict"] != "pass":
             raise self.fail(context, said(found), found["caveat"], evidence=found)
         return found
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        found = ended["evidence"]
+        same = f"{found['identical']} of {found['compared']} answers as without speculation"
+        return f"{found['verdict']}: {same}, {found['tokens']} tokens"
 
 
 def said(found: Evidence) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 from deployctl.errors import NotReady
 from deployctl.steps.interface import (
+    SERVER,
+    SERVICE,
     Answers,
     Change,
     Context,
@@ -28,7 +30,10 @@ class ReadyStep(Step):
     name = "ready"
     phase = "switch"
     failure = NotReady
-    follows = ("launch",)
+    produces = frozenset({SERVICE})
+    uses = (SERVER,)
+    runs_release = True
+    compared = ("seconds",)
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         serve = wanted.profile.serve
@@ -64,6 +69,10 @@ class ReadyStep(Step):
         except NotReady as failure:
             failure.evidence["stopped"] = readiness.abandon()
             raise
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        pid = ended["evidence"].get("pid")
+        return f"pid {pid}" if pid else ""
 
 
 def served_names(answer: Mapping[str, Any]) -> list[str]:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from deployctl.config.checks import SmokeRequest, SmokeSettings
-from deployctl.errors import SmokeFailed
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.errors import SmokeFailed, Undecided
+from deployctl.steps.interface import (
+    SERVER,
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
 from deployctl.steps.measuring.gates import (
     ASKED,
     asked_digest,
@@ -16,6 +26,7 @@ from deployctl.steps.measuring.gates import (
     open_client,
 )
 from deployctl.vllm.client import requests
+from deployctl.vllm.client.outcome import REFUSALS
 from deployctl.vllm.client.smoke import Expectation
 from deployctl.vllm.client.smoke_run import Asked, run
 
@@ -24,7 +35,7 @@ NEXT = {
     "wrong": "read the answers in the report; a wrong chat template or model shows like this",
     "thinking": "raise max_tokens of the request, or set thinking: false",
     "slow": "look for other load on the host, or relax the bounds in the profile's smoke section",
-    "unknown": "name the server's key in the profile: serve.api_key, or ask again later",
+    "unknown": "read what refused: where it wants a key, name its variable as serve.api_key",
 }
 
 
@@ -35,7 +46,8 @@ class SmokeStep(Step):
     phase = "gate"
     failure = SmokeFailed
     needs_release = False
-    follows = ("launch",)
+    uses = (SERVER,)
+    compared = ("verdict",)
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return gate_questions(wanted)
@@ -51,14 +63,16 @@ class SmokeStep(Step):
             )
         evidence |= {ASKED: asked_digest(profile.smoke), **of}
         verdict = evidence["verdict"]
-        if verdict != "pass":
-            raise self.fail(
-                context,
-                f"{verdict}: {problem(evidence)}",
-                next=NEXT[verdict].format(profile=profile.name),
-                evidence=evidence,
-            )
-        return evidence
+        if verdict == "pass":
+            return evidence
+        said, again = f"{verdict}: {problem(evidence)}", NEXT[verdict].format(profile=profile.name)
+        if verdict == "unknown":
+            raise Undecided(context.wanted.host.name, self.name, said, "", again, evidence)
+        raise self.fail(context, said, next=again, evidence=evidence)
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        checks = ended["evidence"].get("checks") or []
+        return ", ".join(f"{check['name']}: {check['result']['verdict']}" for check in checks)
 
 
 def asked(settings: SmokeSettings, served_name: str) -> list[Asked]:
@@ -72,6 +86,12 @@ def problem(evidence: Evidence) -> str:
         if check["result"]["verdict"] == evidence["verdict"]:
             return f"{check['name']}: {'; '.join(check['result']['problems'])}"
     return "no request was made"
+
+
+def refusal(evidence: Evidence) -> str | None:
+    """How the server refused the first request that it did; None where it refused none."""
+    failures = (check["result"].get("failure") for check in evidence["checks"])
+    return next((str(kind) for kind in failures if kind in REFUSALS), None)
 
 
 def _asked(request: SmokeRequest, served_name: str) -> Asked:

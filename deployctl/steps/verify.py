@@ -5,9 +5,10 @@ Only then is it sealed; a sealed environment is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.config.base import Settings
 from deployctl.errors import RemoteError, StagingFailed, StepError
 from deployctl.steps.build import BuildStep
 from deployctl.steps.builds import built, damage
@@ -26,12 +27,22 @@ DEEP = "deep"
 """Option: compare every file's hash as well; implies `always`."""
 
 
+class VerifyOptions(Settings):
+    """verify: also what was verified before, and by every file's hash."""
+
+    always: bool = False
+    """Verify again what was verified before."""
+    deep: bool = False
+    """Compare every installed file's hash, not its size alone."""
+
+
 class VerifyStep(Step):
     """Records, extensions, fixes; then the seal."""
 
     name = "verify"
     phase = "stage"
     failure = StagingFailed
+    options = VerifyOptions
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return BuildStep().questions(wanted)
@@ -41,7 +52,7 @@ class VerifyStep(Step):
         asked = any(wanted.option(self.name, name, False) for name in (ALWAYS, DEEP))
         if seal is None or asked:
             return Plan("check")
-        evidence = seal["evidence"]["verify"]
+        evidence = seal["evidence"][self.name]
         # A fix that this version knows and the seal does not say: the probes run again.
         if not {entry["fix"] for entry in evidence.get("fixes", ())} >= set(by_name()):
             return Plan("check")
@@ -96,6 +107,9 @@ class VerifyStep(Step):
         self._fixes(context, facts["site_packages"], evidence)
         self._seal(context, evidence)
         return evidence
+
+    def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: evidence.get(name) for name in ("freeze", "packages", "torch")}
 
     def _missing(self, context: Context, error: RemoteError) -> StepError:
         self._damaged(context, [error.message])
@@ -173,13 +187,13 @@ class VerifyStep(Step):
     def _seal(self, context: Context, evidence: Evidence) -> None:
         key = context.release.environment_key
         before = sealed(context.answers, key)
-        made = before["evidence"]["build"] if before else context.evidence.get("build")
+        made = (before["evidence"] if before else context.evidence).get(BuildStep.name)
         if made is None:
             context.log(f"environment {key} is not sealed: its build was left out of this run")
             return
         seal = {
             "key": key,
-            "evidence": {"build": made, "verify": evidence},
+            "evidence": {BuildStep.name: made, self.name: evidence},
             "knowledge": self._knowledge(context),
         }
         context.session.call("releases.seal_environment", key=key, seal=seal)

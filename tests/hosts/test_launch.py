@@ -15,7 +15,8 @@ from deployctl.errors import NotReady
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.interface import Answers, Plan
-from deployctl.steps.launch import RESTORE, LaunchStep
+from deployctl.steps.launch import LaunchStep
+from deployctl.steps.release import release_paths
 from tests.hosts.lab.processes import is_alive
 from tests.hosts.step_bench import Bench, deployment
 from tests.hosts.test_units import SERVER, until
@@ -141,7 +142,7 @@ def test_drift_is_refused_and_on_the_way_back_mended(bench: Bench) -> None:
         STEP.apply(bench.context(answers), CHANGE)
     assert "deployctl up" in failed.value.next
     assert is_alive(running["pid"])
-    bench.wanted = replace(bench.wanted, options={"launch": {RESTORE: True}})
+    bench.wanted = replace(bench.wanted, pinned=release_paths(bench.wanted, answers))
     STEP.apply(bench.context(answers), CHANGE)
     assert config.read_text() == proven
     assert unit(bench)["pid"] != running["pid"]

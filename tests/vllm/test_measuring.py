@@ -18,7 +18,7 @@ import pytest
 
 from deployctl.config.checks import SmokeCheck, SmokeRequest, SmokeSettings
 from deployctl.steps.measuring import checks
-from deployctl.vllm.acceptance.acceptance_log import Window, windows
+from deployctl.vllm.acceptance.acceptance_log import windows
 from deployctl.vllm.acceptance.counts import (
     Counts,
     acceptance_rate,
@@ -28,6 +28,7 @@ from deployctl.vllm.acceptance.counts import (
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
 from deployctl.vllm.acceptance.metrics import in_flight, parse
+from deployctl.vllm.acceptance.window import Window
 from deployctl.vllm.client import prompt_sets, requests
 from deployctl.vllm.client.client import Client, Request
 from deployctl.vllm.client.outcome import RequestFailed

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Optional, Sequence
 
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
-from . import git_tasks, patching, wheel_store
+from . import checkouts, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
 INSTALLER = "deployctl"
@@ -25,7 +25,7 @@ def offer(directory: str, python: str, *requirements: str) -> int:
     """
     os.makedirs(directory, exist_ok=True)
     name = python if os.sep in python else f"python{python}"
-    argv = [name, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    argv = [name, "-I", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     try:
         return subprocess.call([*argv, "--dest", directory, *requirements])
     except OSError as error:
@@ -119,7 +119,7 @@ def _version(site: str, stem: str) -> Optional[str]:
 
 CHORES: Dict[str, Callable[..., int]] = {
     "discard": git_tasks.discard,
-    "export": git_tasks.export,
+    "export": checkouts.export,
     "fetch": git_tasks.fetch,
     "keep": wheel_store.keep,
     "layout": git_tasks.layout,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..core.interface import AgentError
 
@@ -13,17 +13,19 @@ ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ConnectTimeout=15",
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
-    "GIT_CONFIG_COUNT": "3",
-    # A connection that brings less than this for that long is given up.
-    "GIT_CONFIG_KEY_0": "http.lowSpeedLimit",
-    "GIT_CONFIG_VALUE_0": "1000",
-    "GIT_CONFIG_KEY_1": "http.lowSpeedTime",
-    "GIT_CONFIG_VALUE_1": "60",
-    # A checkout that belongs to somebody else is only read.
-    "GIT_CONFIG_KEY_2": "safe.directory",
-    "GIT_CONFIG_VALUE_2": "*",
     "LC_ALL": "C",
 }
+SETTINGS = {
+    # A connection that brings less than this for that long is given up.
+    "http.lowSpeedLimit": "1000",
+    "http.lowSpeedTime": "60",
+    # Programs that a repository may name.
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+}
+"""Settings that no repository's own configuration overrides."""
+SUBMODULES = {"GIT_ALLOW_PROTOCOL": "git:http:https:ssh"}
+"""A pull request names where its submodules come from: never a folder of this host."""
 _NETWORK = re.compile(
     r"could not resolve|couldn't resolve|name or service not known|temporary failure in name"
     r"|connection (refused|timed out|reset)|network is unreachable|no route to host"
@@ -38,11 +40,14 @@ _CREDENTIALS = re.compile(r"(\w+://)[^/@\s]+@")
 
 
 class Git(NamedTuple):
-    """Where git works: its program, its folder (None: nowhere) and further variables."""
+    """Where git works: its program, its folder (None: nowhere), further variables and settings,
+    and the user and group that it runs as (None: ours)."""
 
     program: str
     folder: Optional[str] = None
     env: Dict[str, str] = {}
+    settings: Dict[str, str] = {}
+    user: Optional[Tuple[int, int]] = None
 
     def run(self, *arguments: str, timeout: float = 120.0, text: Optional[bytes] = None) -> str:
         """Standard output; raises `AgentError` of kind network, no-ref, repository or git."""
@@ -59,9 +64,9 @@ class Git(NamedTuple):
         """Run with its output on ours; raises as `run` does."""
         done = subprocess.run(
             self._argv(arguments),
-            env=environment(self.env),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            **self._options(),
         )
         os.write(2, done.stderr)
         if done.returncode != 0:
@@ -73,10 +78,10 @@ class Git(NamedTuple):
         try:
             return subprocess.run(
                 self._argv(arguments),
-                env=environment(self.env),
                 input=text if text is not None else b"",
                 capture_output=True,
                 timeout=timeout,
+                **self._options(),
             )
         except subprocess.TimeoutExpired:
             said = f"git {arguments[0]} timed out after {timeout:g} s"
@@ -86,13 +91,32 @@ class Git(NamedTuple):
         place = [] if self.folder is None else ["-C", self.folder]
         return [self.program, *place, *arguments]
 
+    def _options(self) -> Dict[str, Any]:
+        env = _inherited() if self.user is None else _of_another_user()
+        settings = dict(SETTINGS, **self.settings)
+        env.update(ENVIRONMENT, GIT_CONFIG_COUNT=str(len(settings)))
+        for number, (key, value) in enumerate(settings.items()):
+            env[f"GIT_CONFIG_KEY_{number}"] = key
+            env[f"GIT_CONFIG_VALUE_{number}"] = value
+        env.update(self.env)
+        if self.user is None:
+            return {"env": env}
+        user, group = self.user
+        return {"env": env, "user": user, "group": group, "extra_groups": []}
 
-def environment(extra: Dict[str, str]) -> Dict[str, str]:
-    """Our own environment without what would point git elsewhere."""
+
+def _inherited() -> Dict[str, str]:
+    """Our own environment without what would point git elsewhere, or make it trust the folders of
+    whoever called sudo."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    kept.update(ENVIRONMENT)
-    kept.update(extra)
+    kept.pop("SUDO_UID", None)
     return kept
+
+
+def _of_another_user() -> Dict[str, str]:
+    """Another user may read the environment of its processes: nothing of ours is in it."""
+    kept = {"PATH": os.environ["PATH"]} if "PATH" in os.environ else {}
+    return dict(kept, HOME="/nonexistent", GIT_CONFIG_GLOBAL="/dev/null")
 
 
 def failure(arguments: Sequence[str], stderr: bytes) -> AgentError:

@@ -11,7 +11,7 @@ import time
 from typing import Callable, Iterator
 
 from ..core.interface import AgentError
-from .git import Git, without_credentials
+from .git import SUBMODULES, Git, without_credentials
 
 UPSTREAM = "refs/deployctl/upstream"
 ATTEMPTS = 3
@@ -39,7 +39,7 @@ def layout(repository: str, commit: str, folder: str, submodules: str) -> int:
         discard(repository, folder)
         git.show("worktree", "add", "--detach", "--force", folder, commit)
     if submodules and os.path.exists(os.path.join(folder, ".gitmodules")):
-        tree = Git(git.program, folder)
+        tree = Git(git.program, folder, SUBMODULES)
         _retried(lambda: tree.show("submodule", "update", "--init", "--recursive", "--jobs", "4"))
     return 0
 
@@ -48,28 +48,6 @@ def discard(repository: str, folder: str) -> int:
     """Forget a working tree."""
     shutil.rmtree(folder, ignore_errors=True)
     _repository(repository).show("worktree", "prune")
-    return 0
-
-
-def export(checkout: str, folder: str) -> int:
-    """A copy of a checkout as it lies there: its commit, changes and new files, without what git
-    ignores (extensions of an earlier build among it)."""
-    shutil.rmtree(folder, ignore_errors=True)
-    source = Git("git", checkout)
-    Git("git").show("clone", "--quiet", "--no-checkout", "--shared", "--", checkout, folder)
-    copy = Git("git", folder)
-    copy.show("checkout", "--quiet", "--detach", source.run("rev-parse", "HEAD").strip())
-    changes = source.run("diff", "--binary", "--no-ext-diff", "HEAD")
-    if changes:
-        copy.run("apply", "--index", "-", text=changes.encode("utf-8", "surrogateescape"))
-    new = source.run("ls-files", "--others", "--exclude-standard", "-z")
-    for name in filter(None, new.split("\0")):
-        if name.endswith("/"):
-            print(f"{name} is a repository of its own: left out", flush=True)
-            continue
-        target = os.path.join(folder, name)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy2(os.path.join(checkout, name), target, follow_symlinks=False)
     return 0
 
 

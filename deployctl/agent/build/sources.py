@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 import urllib.error
 import urllib.request
 from http.client import HTTPException
@@ -13,6 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from ..core import programs
 from ..core.interface import AgentError, Call
+from . import checkouts
 from .git import Git, without_credentials
 
 _FULL = re.compile(r"[0-9a-f]{40}")
@@ -31,7 +31,7 @@ def resolve_source(
     """One source as ``{"kind", "identity", "commit", "ref", "dirty"}``; equal identities are
     equal contents.
 
-    Errors: `no-git`, `network`, `repository`, `no-ref`, `ambiguous-ref`, `no-file`.
+    Errors: `no-git`, `network`, `repository`, `no-ref`, `ambiguous-ref`, `no-file`, `foreign`.
     """
     if wheel is not None:
         return _wheel(call, wheel)
@@ -39,7 +39,7 @@ def resolve_source(
     if program is None:
         raise AgentError("no-git", "git is not installed here")
     if path is not None:
-        return _checkout(Git(program, call.path(path)), call.path(path))
+        return _checkout(checkouts.opened(program, call.path(path)))
     if pr is not None:
         return _remote(Git(program), url, f"refs/pull/{pr}/head", "pr")
     assert ref is not None
@@ -78,29 +78,14 @@ def _remote(git: Git, url: str, ref: str, kind: str) -> Dict[str, Any]:
     raise AgentError("no-ref", f"{shown} has no branch or tag {ref}{hint}")
 
 
-def _checkout(git: Git, folder: str) -> Dict[str, Any]:
+def _checkout(git: Git) -> Dict[str, Any]:
     """A checkout by the tree that its files make, changes and new files included."""
-    if not os.path.isdir(folder):
-        raise AgentError("no-file", f"there is no folder {folder}")
-    if not git.succeeds("rev-parse", "--verify", "-q", "HEAD^{commit}"):
-        raise AgentError("repository", f"{folder} is not a git checkout with a commit")
-    commit = git.run("rev-parse", "HEAD^{commit}").strip()
-    objects = git.run("rev-parse", "--path-format=absolute", "--git-path", "objects").strip()
-    with tempfile.TemporaryDirectory() as scratch:
-        # Neither the checkout's index nor its objects are touched.
-        own = {
-            "GIT_INDEX_FILE": os.path.join(scratch, "index"),
-            "GIT_OBJECT_DIRECTORY": scratch,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
-        }
-        apart = Git(git.program, folder, own)
-        apart.run("read-tree", "HEAD")
-        apart.run("add", "--all", "--", ".")
-        tree = apart.run("write-tree").strip()
-    dirty = tree != git.run("rev-parse", "HEAD^{tree}").strip()
-    identity = f"{commit}+{tree}" if dirty else commit
+    commit = checkouts.commit(git)
+    with checkouts.snapshot(git) as found:
+        dirty = found.tree != git.run("rev-parse", "HEAD^{tree}").strip()
+    identity = f"{commit}+{found.tree}" if dirty else commit
     answer = {"kind": "path", "identity": identity, "commit": commit, "ref": None, "dirty": dirty}
-    return dict(answer, place=folder)
+    return dict(answer, place=git.folder)
 
 
 def _wheel(call: Call, wheel: str) -> Dict[str, Any]:
@@ -124,7 +109,7 @@ def source_facts(call: Call, repository: str, commit: str) -> Dict[str, Any]:
     `merge_base` is that with upstream's main branch (None where upstream was not fetched),
     `changed` the paths that differ from it, `tag` the last release tag before it.
     """
-    git = Git(_program(call), call.path(repository))
+    git = checkouts.opened(_program(call), call.path(repository))
     upstream = "refs/deployctl/upstream"
     answer: Dict[str, Any] = {"merge_base": None, "changed": None, "tag": None, "tag_commit": None}
     base = commit
@@ -148,7 +133,7 @@ def same_tree(call: Call, repository: str, commit: str, site_packages: str) -> D
     hashes: ``{"compared", "different": [path, …], "left_out": [path, …]}``. Files that a build
     generates do not count, the repository does not track them; `left_out` are those that it does
     not package."""
-    git = Git(_program(call), call.path(repository))
+    git = checkouts.opened(_program(call), call.path(repository))
     listed = git.run("ls-tree", "-r", "-z", commit, "--", "vllm")
     site = call.path(site_packages)
     compared = 0

@@ -7,32 +7,16 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.ledger.entries import made_from
 from deployctl.engine.ledger.rollback import resolve
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import each_host
 from deployctl.engine.strategies import slots
 from deployctl.hosts.session import Session
+from deployctl.steps import registry
+from deployctl.steps.launch import LaunchStep
 
 SCHEMA = "deployctl.diff/1"
-FIGURES = (
-    "acceptance.mean_acceptance_length",
-    "acceptance.acceptance_rate",
-    "acceptance.verdict",
-    "smoke.verdict",
-    "ready.seconds",
-    "build.seconds",
-)
-MADE_FROM = (
-    "commits",
-    "version",
-    "wheel",
-    "freeze",
-    "models",
-    "drafter_config",
-    "torch",
-    "gpu",
-    "launch",
-)
 NEVER_DIFFERENT = {"name", "description", "extends", "notify"}
 
 
@@ -49,28 +33,35 @@ def differences(one: Any, other: Any, at: str = "") -> Iterator[dict[str, Any]]:
 def manifests(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """What differs between two manifests, by part. Pure."""
     return {
-        "made_from": list(differences(_part(one, MADE_FROM), _part(other, MADE_FROM))),
+        "made_from": list(differences(_made_from(one), _made_from(other))),
         "packages": list(differences(one.get("packages") or {}, other.get("packages") or {})),
         "config": list(differences(_wanted(one), _wanted(other))),
         "figures": [
             {"what": name, "old": _figure(one, name), "new": _figure(other, name)}
-            for name in FIGURES
+            for name in _figures()
             if _figure(one, name) is not None or _figure(other, name) is not None
         ],
     }
 
 
-def _part(manifest: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    found = {name: manifest.get(name) for name in names}
-    return {**found, "launch": launch_options(manifest)}
+def _made_from(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    names = (made_from({}).keys() | {"gpu"}) - {"packages"}
+    found = {name: manifest.get(name) for name in sorted(names)}
+    return {**found, LaunchStep.name: launch_options(manifest)}
+
+
+def _figures() -> list[str]:
+    steps = registry.steps().values()
+    return sorted(f"{step.name}.{figure}" for step in steps for figure in step.compared)
 
 
 def launch_options(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A launch line by option. The release's own folder, which always differs, is left out."""
-    words = [
-        str(word).replace(str(manifest.get("release")), "RELEASE")
-        for word in manifest.get("launch") or ()
-    ]
+    """A launch line by option. The names of the release's own folder and of its environment are
+    left out: they always differ, and what they hold is told by its parts."""
+    environment = (manifest.get("identity") or {}).get("environment")
+    words = [str(word) for word in manifest.get(LaunchStep.name) or ()]
+    for name, put in ((manifest.get("release"), "RELEASE"), (environment, "ENVIRONMENT")):
+        words = [word.replace(str(name), put) for word in words]
     options: dict[str, Any] = {}
     at = ""
     for word in words:

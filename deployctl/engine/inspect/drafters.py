@@ -16,12 +16,13 @@ from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.next_steps import with_profile
 from deployctl.engine.run.plan import ask, questions, unanswered
 from deployctl.engine.strategies import slots
-from deployctl.errors import ConfigError, DeployError, HostError, UsageError
+from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed, UsageError
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
 from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.drafters import edits
 from deployctl.vllm.drafters.drafter import (
     Desired,
@@ -87,9 +88,8 @@ def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     release = answers["releases"]["current"]
     view = answers["drafter.views"].get(release) if release else None
     if view is None or view["config"] is None:
-        raise HostError(
-            host.name,
-            "no release with a drafter is deployed here",
+        raise UsageError(
+            f"{host.name}: no release with a drafter is deployed here",
             next=f"run: deployctl up --profile {profile.name}",
         )
     try:
@@ -100,8 +100,8 @@ def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     try:
         parse(view["config"]["text"])
     except DrafterConfigError as error:
-        again = f"write it anew: deployctl drafter --profile {profile.name}"
-        raise HostError(host.name, f"{path}: {error}", next=again) from error
+        again = f"write it again: deployctl drafter --profile {profile.name}"
+        raise StagingFailed(host.name, "drafter", f"{path}: {error}", next=again) from error
     found = InUse(host.name, path, view["config"]["text"], config)
     checks = _checks(session, wanted, answers, Desired(found.text, ()))
     return replace(found, checks=(*checks, *_as_wanted(found)))
@@ -116,7 +116,7 @@ def _checks(session: Session, wanted: Deployment, answers: Answers, config: Desi
         session, f"@/environments/{key}", wanted.profile.build.source.release, lambda line: None
     )
     seal = releases["environments"].get(key) or {}
-    fixes = ((seal.get("evidence") or {}).get("verify") or {}).get("fixes") or ()
+    fixes = ((seal.get("evidence") or {}).get(VerifyStep.name) or {}).get("fixes") or ()
     return checks_of(wanted, answers, config, known, layer_offset(fixes))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine.ledger.entries import GATES
 from deployctl.engine.run import recovery
 from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.fan_out import each_host
@@ -15,6 +14,8 @@ from deployctl.engine.run.plan import ask
 from deployctl.engine.strategies import slots
 from deployctl.errors import NotReady, UsageError
 from deployctl.hosts.session import Session
+from deployctl.steps import registry
+from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
@@ -106,10 +107,9 @@ def _host(answers: Answers) -> dict[str, Any]:
         "port": answers.get("port"),
         "health": health and {"status": health["status"], "error": health["error"]},
         "healthy": unit["state"] == "running" and bool(health) and health["status"] == 200,
-        "drift": None if other else _drift(evidence.get("drafter", {}), answers),
+        "drift": None if other else _drift(evidence.get(DrafterStep.name, {}), answers),
         "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
-        "smoke": gates.get("smoke") if runs else None,
-        "acceptance": gates.get("acceptance") if runs else None,
+        **{gate: gates.get(gate) if runs else None for gate in registry.names("gate")},
         "verdicts": {
             gate: {
                 "verdict": said["verdict"],
@@ -138,7 +138,7 @@ def _last_exit(unit: dict[str, Any]) -> dict[str, Any] | None:
 
 def _loaded_other(evidence: dict[str, Any], unit: dict[str, Any]) -> bool:
     """Whether the process is known to have read another config.json than the proven one."""
-    proven = evidence.get("drafter", {}).get("sha256")
+    proven = evidence.get(DrafterStep.name, {}).get("sha256")
     loaded = (unit.get("loaded") or {}).values()
     return proven is not None and any(digest != proven for digest in loaded)
 
@@ -156,14 +156,21 @@ def _gates(
 ) -> dict[str, Any]:
     """What each gate measured last on a release: the release's sealed evidence, or the verdict
     and the figures of a later run that kept no evidence because it did not pass."""
-    found = {gate: sealed[gate] for gate in GATES if sealed.get(gate, {}).get(MEASURED) is not None}
+    known = registry.steps()
+    found = {
+        gate: sealed[gate]
+        for gate in registry.names("gate")
+        if sealed.get(gate, {}).get(MEASURED) is not None
+    }
     for entry in entries:
         if entry.get("release") != release:
             continue
         for gate, said in (entry.get("verdicts") or {}).items():
             at = said.get(MEASURED) or entry["time"]
             if gate not in found or at > found[gate][MEASURED]:
-                figures = entry.get("figures", {}) if gate == "acceptance" else {}
+                figures = entry.get("figures") or {}
+                kept = known[gate].figures if gate in known else ()
+                figures = {name: figures[name] for name in kept if name in figures}
                 found[gate] = {**figures, **said, MEASURED: at}
     return found
 

@@ -13,7 +13,6 @@ from deployctl.config.profile import Profile
 from deployctl.errors import StagingFailed
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Deployment
-from deployctl.steps.launch import RESTORE
 
 UNKNOWN_KEY = "extra_forbidden"
 
@@ -40,7 +39,6 @@ def previous_deployment(
         wanted,
         profile=profile,
         skip=frozenset(manifest.get("skip", ())),
-        options={**wanted.options, "launch": {RESTORE: True}},
         pinned=ReleasePaths(profile.name, release, environment),
     )
 

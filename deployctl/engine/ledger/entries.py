@@ -11,11 +11,9 @@ from deployctl import __version__
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.lock import holder
 from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
-from deployctl.steps.interface import Deployment
+from deployctl.steps import registry
+from deployctl.steps.interface import SERVER, SERVICE, Deployment
 from deployctl.steps.measuring.gates import ASKED, MEASURED, PROCESS
-
-GATES = ("smoke", "acceptance")
-COMMITS = ("requested", "installed", "imported")
 
 
 def profile_digest(profile: Profile) -> str:
@@ -46,10 +44,11 @@ def failed_before(
     `entries` are a ledger's, oldest first. Only starting and gates count: a build or a download
     that failed may succeed the next time.
     """
+    judging = registry.makers(SERVER, SERVICE) | registry.names("gate")
     same = {e["run"] for e in entries if e.get("profile_digest") == digest}
     for entry in reversed(entries):
         if entry.get("kind") == "end" and entry.get("release") == release:
-            failed = bool({*entry.get("failed", ())} & {"launch", "ready", *GATES})
+            failed = bool({*entry.get("failed", ())} & judging)
             return str(entry["run"]) if failed and entry["run"] in same else None
     return None
 
@@ -88,9 +87,14 @@ def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
 
 def figures(host: HostRecord) -> dict[str, Any]:
     """The numbers by which runs are compared; empty for a run that did not measure them."""
-    found = next((s.evidence for s in _measured(host) if s.step == "acceptance"), {})
-    names = ("mean_acceptance_length", "acceptance_rate", "drafts", "interval", "verdict")
-    return {name: found[name] for name in names if name in found}
+    known = registry.steps()
+    return {
+        name: step.evidence[name]
+        for step in _measured(host)
+        if step.step in known
+        for name in known[step.step].figures
+        if name in step.evidence
+    }
 
 
 def verdicts(host: HostRecord) -> dict[str, Any]:
@@ -100,7 +104,7 @@ def verdicts(host: HostRecord) -> dict[str, Any]:
     return {
         step.step: {name: step.evidence.get(name) for name in names}
         for step in _measured(host)
-        if step.step in GATES and "verdict" in step.evidence
+        if step.step in registry.names("gate") and "verdict" in step.evidence
     }
 
 
@@ -118,8 +122,6 @@ def manifest(
     release can be brought back as it was wanted then.
     """
     profile = wanted.profile
-    build, verify = evidence.get("build", {}), evidence.get("verify", {})
-    fetch, drafter = evidence.get("fetch", {}), evidence.get("drafter", {})
     return {
         "schema": "deployctl.manifest/1",
         "release": host.release,
@@ -129,17 +131,17 @@ def manifest(
         "wanted": profile.model_dump(mode="json", by_alias=True),
         "skip": sorted(wanted.skip),
         "identity": dict(identity),
-        "commits": {name: build.get(f"commit_{name}") for name in COMMITS},
-        "version": build.get("version_installed"),
-        "wheel": build.get("wheel"),
-        "freeze": verify.get("freeze"),
-        "packages": verify.get("packages"),
-        "torch": verify.get("torch"),
-        "models": {role: fetch[role] for role in ("model", "drafter") if role in fetch},
-        "drafter_config": drafter.get("sha256"),
-        "launch": evidence.get("launch", {}).get("argv"),
+        **made_from(evidence),
         "evidence": brief(evidence),
     }
+
+
+def made_from(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """What the steps' evidence says of a release's parts; the same keys whatever is missing."""
+    found: dict[str, Any] = {}
+    for name, step in registry.steps().items():
+        found |= step.manifest(evidence.get(name) or {})
+    return found
 
 
 def brief(evidence: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

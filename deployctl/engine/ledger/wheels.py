@@ -11,6 +11,7 @@ from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import each_host
 from deployctl.errors import UsageError
 from deployctl.hosts.session import Session
+from deployctl.steps.build import BuildStep
 
 SCHEMA = "deployctl.wheels/1"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -53,7 +54,7 @@ def users(session: Session) -> dict[str, list[str]]:
         for manifest in state["releases"].values():
             environment = (manifest or {}).get("identity", {}).get("environment")
             seal = state["environments"].get(environment) or {}
-            key = seal.get("evidence", {}).get("build", {}).get("wheel")
+            key = seal.get("evidence", {}).get(BuildStep.name, {}).get("wheel")
             if key and profile not in found.setdefault(key, []):
                 found[key].append(profile)
     return found

@@ -10,26 +10,24 @@ from deployctl.engine.run.plan import HostPlan
 from deployctl.engine.run.record import RunRecord
 from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
+from deployctl.steps.interface import RELEASE_PARTS, SERVER
 from deployctl.steps.release import release_identity
-
-MADE = {"build", "fetch", "drafter"}
-"""Steps that make something of a release before it serves."""
 
 
 def complete(run: RunRecord, work: Work, plan: HostPlan) -> None:
     """Seal what was proven. A release that was only prepared was not proven, and stays open."""
     record = work.record
     record.changed = any(step.status == "changed" for step in record.steps)
-    names = {planned.step.name for planned in plan.steps}
-    gates_only = all(planned.step.phase == "gate" for planned in plan.steps)
+    starts = plan.has(SERVER)
+    gates_only = all(planned.step.is_gate for planned in plan.steps)
     requests = []
-    if "launch" in names or (gates_only and _serves_release(work)):
+    if starts or (gates_only and _serves_release(work)):
         requests.append(_seal(run, work, gates_only))
-    if "launch" in names:
+    if starts:
         requests.append(switch.point(work.wanted.profile.name, work.release.release))
-    elif names & MADE and not switch.manifest_of(work, work.release.release):
+    elif any(map(plan.has, RELEASE_PARTS)) and not switch.manifest_of(work, work.release.release):
         requests.append(_prepared(run, work))
-    if "launch" in names:
+    if starts:
         record.changed = record.changed or plan.current != work.release.release
     for answer in work.connected.session.ask(requests) if requests else []:
         if isinstance(answer, RemoteError):

@@ -21,10 +21,10 @@ from deployctl.engine.run.interrupts import Interrupts
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import HostPlan, ask, make, questions, select
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
-from deployctl.engine.run.steps import STEPS
 from deployctl.engine.strategies import slots
 from deployctl.engine.strategies.blue_green import BlueGreenRun
 from deployctl.errors import DeployError, Interrupted
+from deployctl.steps import registry
 from deployctl.steps.interface import Deployment, Step
 
 
@@ -46,7 +46,7 @@ def deployments(profile: Profile, playbook: Playbook, options: Options) -> list[
 
 def steps_of(playbook: Playbook) -> list[Step]:
     """The playbook's steps, in order."""
-    return select([item.step for item in playbook.steps], STEPS)
+    return select([item.step for item in playbook.steps], registry.steps())
 
 
 def run(

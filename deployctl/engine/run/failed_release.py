@@ -10,7 +10,8 @@ from deployctl.engine.run.execute import Work
 from deployctl.engine.run.record import RunRecord
 from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
 from deployctl.hosts.session import Call
-from deployctl.steps.interface import Unanswered
+from deployctl.steps import registry
+from deployctl.steps.interface import SERVER, Unanswered
 from deployctl.steps.release import release_identity
 
 
@@ -19,7 +20,9 @@ def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
 
     A release that was complete before stays so, and one that was interrupted has not failed.
     """
-    if not any(step.step == "launch" and step.attempted for step in work.record.steps):
+    starting = registry.makers(SERVER)
+    begun = [step.step for step in work.record.steps if step.step in starting and step.attempted]
+    if not begun:
         return
     name, release = work.wanted.profile.name, work.release.release
     calls = [Call("release_status.keep_log", {"profile": name, "release": release})]
@@ -34,7 +37,7 @@ def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
         return
     for answer in answers:
         if isinstance(answer, RemoteError):
-            work.context("launch").log(f"of the failed release not everything is kept: {answer}")
+            work.context(begun[0]).log(f"of the failed release not everything is kept: {answer}")
 
 
 def _told(run: RunRecord, work: Work, failure: DeployError) -> dict[str, Any]:

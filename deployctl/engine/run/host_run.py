@@ -39,7 +39,14 @@ from deployctl.errors import (
     RemoteError,
 )
 from deployctl.hosts.session import Call
-from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
+from deployctl.steps.interface import (
+    SERVER,
+    SERVICE,
+    Answers,
+    Deployment,
+    Step,
+    Unanswered,
+)
 
 
 @dataclass
@@ -193,7 +200,7 @@ class HostRun:
             entry = recovery.closing(dead, self.run_record.run, unit.get("release"))
             (told,) = work.connected.session.ask([_record(self.wanted.profile.name, entry)])
             ago = recovery.without_service(dead, unit, told)
-            if ago is not None and any(step.name == "ready" for step in self.steps):
+            if ago is not None and any(SERVICE in step.produces for step in self.steps):
                 work.gaps.interrupted(ago)
             text = f"{recovery.sentence(dead)}: taken up"
             self.listen(events.StepNote(self.record.host, "ledger", text))
@@ -241,7 +248,7 @@ class HostRun:
         astray = dead is not None and dead.phase != "staging"
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
             self.record.error = interruption.told(work, plan, self.interrupts, failure)
-            if any(planned.step.name == "launch" for planned in plan.steps):
+            if plan.has(SERVER):
                 self.record.serves_on = interruption.serves_on(work)
             return
         try:
@@ -281,7 +288,7 @@ class HostRun:
 
 def _points_right(work: Work, plan: HostPlan) -> bool:
     """Whether `current` names what serves; a run that died may have left it behind."""
-    if not any(planned.step.name == "launch" for planned in plan.steps):
+    if not plan.has(SERVER):
         return True
     return plan.current == work.release.release
 

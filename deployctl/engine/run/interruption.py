@@ -9,7 +9,7 @@ from deployctl.engine.run.interrupts import Interrupts
 from deployctl.engine.run.plan import HostPlan
 from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted
 from deployctl.hosts.session import Call, Session
-from deployctl.steps.builds.environments import job_id
+from deployctl.steps import registry
 from deployctl.steps.servers.process import RUNNING, was_proven
 
 
@@ -54,16 +54,9 @@ def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interru
 
 def goes_on(work: Work) -> str:
     """What to do after an interrupt: a job goes on by itself, to be taken up or ended."""
-    last = work.record.steps[-1].step if work.record.steps else ""
-    if last == "fetch":
-        return "run again to go on: a download goes on there and is taken up"
-    if last != "build":
-        return "run again to go on"
-    job = job_id(work.release.environment_key)
-    return (
-        "run again to go on: the build goes on there and is taken up "
-        f"(to end it: deployctl build --stop {job} --profile {work.wanted.profile.name})"
-    )
+    step = registry.steps().get(work.record.steps[-1].step) if work.record.steps else None
+    there = "" if step is None else step.goes_on(work.wanted, work.release)
+    return f"run again to go on: {there}" if there else "run again to go on"
 
 
 def serves_on(work: Work) -> str | None:

@@ -51,6 +51,10 @@ class HostPlan:
         """The first step that is known not to be possible: then nothing is begun."""
         return next((p for p in self.steps if p.plan.status == "blocked"), None)
 
+    def has(self, product: str) -> bool:
+        """Whether one of the steps makes this, if it has anything to do."""
+        return any(product in p.step.produces for p in self.steps)
+
     @property
     def changes(self) -> bool:
         return any(p.plan.status == "change" for p in self.steps)
@@ -103,6 +107,7 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
     """Plan every step. Touches nothing: `plan`, `--dry-run` and `up` use this very function."""
     planned: list[PlannedStep] = []
     changing: dict[str, str] = {}
+    """What changes, and which step changes it."""
     for step in steps:
         if step.name in wanted.skip:
             continue
@@ -110,11 +115,11 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
             plan = step.plan(wanted, answers)
         except Unanswered as error:
             plan = Plan("unknown", reason=str(error.args[0]))
-        cause = next((name for name in step.follows if name in changing), None)
+        cause = next((changing[used] for used in step.uses if used in changing), None)
         if plan.status == "unchanged" and cause is not None:
             plan = _again(plan, step, cause)
         if plan.status == "change":
-            changing[step.name] = step.name
+            changing |= dict.fromkeys(step.produces, step.name)
         planned.append(PlannedStep(step, plan))
     releases = answers.get(RELEASES) or {}
     return HostPlan(

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Literal
 
 from deployctl.errors import DeployError, Interrupted, LockHeld, Undecided
-from deployctl.steps.interface import Change, Evidence
+from deployctl.steps import registry
+from deployctl.steps.interface import SERVER, Change, Evidence
 
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
 Outcome = Literal[
@@ -119,6 +120,7 @@ def outcome(hosts: Sequence[HostRecord]) -> tuple[Outcome, int]:
 
 def _launched(host: HostRecord) -> bool:
     """Whether a server was started, or one that a dead run had started was made current."""
-    found = [step.status for step in host.steps if step.step == "launch"]
+    starting = registry.makers(SERVER)
+    found = [step.status for step in host.steps if step.step in starting]
     anew = host.release != host.previous
     return any(status != "skipped" and (status != "unchanged" or anew) for status in found)

@@ -18,16 +18,13 @@ from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.plan import HostPlan, PlannedStep
 from deployctl.engine.run.record import RunRecord, StepRecord
-from deployctl.engine.run.steps import STEPS
 from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.session import Call
-from deployctl.steps.interface import Change, Plan
+from deployctl.steps import registry
+from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
 
-WAY_BACK = ("launch", "ready")
 RESTORED = "restore-"
 """What stands before the names of the way back's steps in a record."""
-SHORT = ("clean", "launch", "down")
-"""Steps that end soon by themselves; an interrupt waits for them, since half of one is worse."""
 
 
 def point(profile: str, release: str) -> Call:
@@ -37,7 +34,7 @@ def point(profile: str, release: str) -> Call:
 
 def carry_out(run: RunRecord, work: Work, plan: HostPlan) -> DeployError | None:
     """Every step in order until one fails; its error, or None when all passed."""
-    replaces = _serves(work) and any(p.step.name == "ready" for p in plan.steps)
+    replaces = _serves(work) and plan.has(SERVICE)
     for planned in plan.steps:
         switches = planned.step.phase == "switch" and planned.plan.status in ("change", "unknown")
         if switches:
@@ -49,14 +46,14 @@ def carry_out(run: RunRecord, work: Work, plan: HostPlan) -> DeployError | None:
             return ended.error
         if planned.step.phase == "stage" and ended.status == "changed":
             _note(run, work, "staging")
-        if planned.step.name == "ready":
+        if SERVICE in planned.step.produces:
             work.gaps.served()
     return None
 
 
 def _run(work: Work, planned: PlannedStep) -> StepRecord:
     with ExitStack() as shield:
-        if planned.step.name in SHORT:
+        if not planned.step.interruptible:
             shield.enter_context(work.interrupts.shielded())
         return run_step(work, planned)
 
@@ -134,7 +131,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         work.record.way_back = error
         return
     because = f"release {work.release.release} failed"
-    for step in (STEPS[step] for step in WAY_BACK):
+    for step in registry.making(SERVER, SERVICE):
         change = Change("serving release", work.release.release, previous, because)
         ended = run_step(back, PlannedStep(step, Plan("change", (change,))))
         work.record.steps.append(replace(ended, step=f"{RESTORED}{ended.step}"))

@@ -22,10 +22,12 @@ from deployctl.engine.strategies import slots
 from deployctl.engine.strategies.slots import Slot
 from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
 from deployctl.hosts.session import Call
-from deployctl.steps.interface import Answers, Deployment, Unanswered
-from deployctl.steps.launch import ALWAYS
+from deployctl.steps import registry
+from deployctl.steps.interface import SERVER, STOPPED, Answers, Deployment, Unanswered
+from deployctl.steps.launch import ALWAYS, LaunchStep
 from deployctl.steps.servers.process import strangers
-from deployctl.vllm.acceptance.metrics import Unreadable, in_flight
+from deployctl.vllm.acceptance.metrics import in_flight
+from deployctl.vllm.acceptance.unreadable import Unreadable
 
 CURRENT = "current"
 POLL = 0.5
@@ -46,12 +48,13 @@ class BlueGreenRun:
 
     def run(self) -> None:
         """Do it; failures are raised or in the record, as `HostRun.run` has them."""
-        names, record = {step.name for step in self.whole.steps}, self.whole.record
+        record = self.whole.record
+        made = frozenset[str]().union(*(step.produces for step in self.whole.steps))
         hooks = self.whole.hooks
         # The last hooks are the whole run's, not those of the slots' parts in it.
         self.whole = replace(self.whole, hooks=replace(hooks, final=()))
         try:
-            if "down" in names:
+            if STOPPED in made:
                 self._down()
             connected = connect(self.whole.wanted.host)
         except DeployError as error:
@@ -60,9 +63,9 @@ class BlueGreenRun:
             return
         with connected:
             try:
-                if "down" not in names:
+                if STOPPED not in made:
                     self._look(connected)
-                    self._choose(connected, "launch" in names)
+                    self._choose(connected, SERVER in made)
             except Unanswered as error:
                 record.error = unanswered(record.host, error)
             except DeployError as error:
@@ -114,7 +117,7 @@ class BlueGreenRun:
         wanted, answers = self._answers(connected, slot)
         current = answers[RELEASES]["current"]
         if wanted_release(wanted, answers) == current:
-            return not wanted.option("launch", ALWAYS, False)
+            return not wanted.option(LaunchStep.name, ALWAYS, False)
         if not options.only_if_changed:
             return False
         beside, answers = self._answers(connected, slots.other(slot))
@@ -170,7 +173,7 @@ class BlueGreenRun:
     def _goes_on(self, connected: Connected) -> bool:
         """Whether a failure past the staging leaves the live slot serving, as a way back would."""
         past = {s.step for s in self.whole.record.steps if s.attempted and s.status != "skipped"}
-        if self.live is None or "launch" not in past:
+        if self.live is None or not past & registry.makers(SERVER):
             return False
         name = slots.slot_profile(self.whole.wanted.profile, self.live).name
         unit = connected.session.call("units.state", name=name)

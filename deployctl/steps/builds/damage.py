@@ -10,8 +10,6 @@ from deployctl.steps.builds.environments import SHIM, sealed
 from deployctl.steps.interface import Context, Step
 from deployctl.vllm.builds import completeness
 
-STARTS = frozenset({"launch", "ready"})
-"""Steps that run what is in the environment: their failures may be its fault."""
 REBUILT = "run: deployctl up (another one is built beside it)"
 
 
@@ -28,7 +26,7 @@ def blamed(step: Step, context: Context, failure: StepError) -> StepError:
     Nothing is said about an environment that cannot be looked at now.
     """
     key = context.release.environment_key
-    if step.name not in STARTS or sealed(context.answers, key) is None:
+    if not step.runs_release or sealed(context.answers, key) is None:
         return failure
     try:
         problems = _problems(context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployctl.steps.gpus import gpu_reset, profile_gpus
+from deployctl.steps.gpus import clean_options, gpu_reset, profile_gpus
 from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, tell
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Verdict
@@ -20,7 +20,7 @@ def alive(unit: Mapping[str, Any]) -> bool:
 
 def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]:
     """Why cleaning cannot lead to free GPUs, known before anything is touched."""
-    scope = wanted.option("clean", "scope", wanted.profile.clean.scope)
+    scope = clean_options.scope(wanted)
     if scope not in ("ours", "container", "gpu"):
         yield f"no such scope: {scope}; choose ours, container or gpu"
     if scope == "container" and wanted.host.node is None:
@@ -33,7 +33,7 @@ def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]
             f"thaw its container first (lxc-unfreeze, pct resume), then run again"
         )
     yield from _held_by_others(wanted, now)
-    if wanted.option("clean", "reset"):
+    if clean_options.resets(wanted):
         leaving = frozenset(v.process.pid for v in now.selection.stop)
         reason = gpu_reset.refusal(wanted, answers, now, leaving)
         if reason is not None:
@@ -46,14 +46,20 @@ def whole_gpus(now: Scene) -> list[Gpu]:
     return [gpu for gpu in now.gpus if not gpu["mig"]]
 
 
+def stays(now: Scene, gpu: Gpu) -> list[Verdict]:
+    """Those who keep memory on a GPU, on that one alone, after everything that is to be stopped is
+    gone: so far as how much they hold is known."""
+    return [
+        v
+        for v in now.selection.spared
+        if v.process.gpus == frozenset((gpu["uuid"],)) and v.process.memory is not None
+    ]
+
+
 def _held_by_others(wanted: Deployment, now: Scene) -> Iterator[str]:
     limit = wanted.profile.clean.free_below_mib
     for gpu in whole_gpus(now):
-        others = [
-            v
-            for v in now.selection.spared
-            if v.process.gpus == frozenset((gpu["uuid"],)) and v.process.memory is not None
-        ]
+        others = stays(now, gpu)
         held = sum(v.process.memory or 0 for v in others)
         if held >= limit:
             yield (
@@ -74,7 +80,7 @@ def changes(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[Change
             yield Change(
                 f"process {verdict.process.pid}", in_words(verdict), "stopped", verdict.why
             )
-    if wanted.option("clean", "reset"):
+    if clean_options.resets(wanted):
         for gpu in now.gpus:
             yield Change(f"GPU {gpu['index']}", gpu["uuid"], "reset", "asked for by --reset")
 
@@ -91,7 +97,7 @@ def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
     ]
     return {
         "gpu": profile_gpus.words(answers),
-        "scope": wanted.option("clean", "scope", wanted.profile.clean.scope),
+        "scope": clean_options.scope(wanted),
         "port": _port(wanted, answers),
         "holders": [tell(verdict) for verdict in now.holders()],
         "concerned": concerned,

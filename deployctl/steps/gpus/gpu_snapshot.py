@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl.steps.builds.environments import environment_key, job_id
-from deployctl.steps.gpus import profile_gpus
+from deployctl.steps.gpus import clean_options, profile_gpus
 from deployctl.steps.gpus.holders import Process, join, pid_in
 from deployctl.steps.gpus.ownership import Mine, Selection, Verdict, judge, select
 from deployctl.steps.gpus.profile_gpus import Gpu
@@ -91,8 +91,7 @@ def scene(wanted: Deployment, answers: Answers) -> Scene:
         system=tuple(wanted.profile.clean.system),
     )
     verdicts = tuple(judge(join(look, answers["gpus"], inside), mine))
-    scope = wanted.option("clean", "scope", wanted.profile.clean.scope)
-    selection = select(verdicts, mine, scope)
+    selection = select(verdicts, mine, clean_options.scope(wanted))
     return Scene(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
 
 

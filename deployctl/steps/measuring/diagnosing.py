@@ -9,6 +9,7 @@ from typing import Any
 from deployctl.errors import RemoteError
 from deployctl.steps.interface import Context, Unanswered
 from deployctl.steps.models import sources
+from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.acceptance.counts import (
     Counts,
     mean_acceptance_length,
@@ -110,9 +111,9 @@ def _fixes(context: Context) -> dict[str, str]:
     """The build's fixes by name, as verify probed them in this run or before it was sealed."""
     releases = context.answers.get("releases") or {}
     seal = (releases.get("environments") or {}).get(context.release.environment_key) or {}
-    verified: Mapping[str, Any] = context.evidence.get("verify") or {}
+    verified: Mapping[str, Any] = context.evidence.get(VerifyStep.name) or {}
     if "fixes" not in verified:
-        verified = (seal.get("evidence") or {}).get("verify") or {}
+        verified = (seal.get("evidence") or {}).get(VerifyStep.name) or {}
     return {str(one["fix"]): str(one["verdict"]) for one in verified.get("fixes", ())}
 
 

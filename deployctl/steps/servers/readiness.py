@@ -14,8 +14,8 @@ from deployctl.steps.models.loaded_drafter import loaded_drafter
 from deployctl.steps.servers.process import identity, strangers
 from deployctl.vllm.client.client import Request
 from deployctl.vllm.client.outcome import RequestFailed
-from deployctl.vllm.serving.failures import explain
-from deployctl.vllm.serving.startup import Startup
+from deployctl.vllm.logs.phases import Startup
+from deployctl.vllm.logs.server import explain
 
 POLL = 0.5
 """Seconds between two looks at a starting server."""

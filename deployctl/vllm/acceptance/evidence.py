@@ -13,7 +13,7 @@ from deployctl.vllm.acceptance.counts import (
     per_position_rates,
 )
 from deployctl.vllm.acceptance.interval import Interval
-from deployctl.vllm.acceptance.judgement import Gate, Judgement
+from deployctl.vllm.acceptance.judgement import Certain, Gate, Judgement
 
 Source = Literal["metrics", "requests", "log"]
 """Where counts come from: /metrics, the server's own count for each request, or its log."""
@@ -26,11 +26,12 @@ def acceptance(
     gate: Gate,
     length: float | None = None,
     positions: Sequence[float | None] | None = None,
+    certain: Certain | None = None,
 ) -> dict[str, Any]:
     """The evidence of an acceptance check; what is not known is None.
 
     `length` and `positions` replace what follows from the counts where a log prints them and
-    does not tell the drafts.
+    does not tell the drafts; `bounds` then says what is certain.
     """
     rates = per_position_rates(counts) if positions is None else list(positions)
     return {
@@ -42,6 +43,7 @@ def acceptance(
         "acceptance_rate": acceptance_rate(counts),
         "per_position": rates,
         "conditional": conditional_rates(rates),
+        "bounds": bounds(certain),
         "interval": interval(judgement.interval),
         "verdict": judgement.verdict,
         "reasons": list(judgement.reasons),
@@ -60,6 +62,16 @@ def interval(found: Interval | None) -> dict[str, Any] | None:
         "samples": found.samples,
         "method": "bootstrap over requests",
     }
+
+
+def bounds(certain: Certain | None) -> dict[str, Any] | None:
+    """The least and the most of figures that a log rounds; None where they are known."""
+    if certain is None:
+        return None
+    spans = {"drafts": certain.drafts, "mean_acceptance_length": certain.length}
+    if all(span is None or span[0] == span[1] for span in spans.values()):
+        return None
+    return {name: None if span is None else list(span) for name, span in spans.items()}
 
 
 def conditions(gate: Gate) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from deployctl.vllm.acceptance.counts import (
     per_position_rates,
 )
 from deployctl.vllm.acceptance.interval import Interval, Ratio, ratio_interval
+from deployctl.vllm.acceptance.window import Span
 
 Verdict = Literal["pass", "fail", "undecided", "no-data", "too-few-drafts", "unknown"]
 
@@ -27,7 +28,8 @@ class Gate:
     """What acceptance must reach; an absent floor is not checked.
 
     `last_good` is the mean acceptance length of the last good release on the same prompts, and
-    `tolerance` how far below it is still accepted.
+    `tolerance` how far below it is still accepted. `drafts_asked`: somebody wants that many; else
+    it is a default, which doubt about the drafts does not break.
     """
 
     min_length: float | None = None
@@ -37,6 +39,7 @@ class Gate:
     confidence: float = 0.95
     tolerance: float | None = None
     last_good: float | None = None
+    drafts_asked: bool = True
 
     @property
     def length_floor(self) -> float | None:
@@ -57,14 +60,27 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class Certain:
+    """What is certain of figures that a log rounds: the least and the most of each."""
+
+    drafts: tuple[int, int] | None = None
+    length: Span | None = None
+    positions: tuple[Span | None, ...] = ()
+
+
+@dataclass(frozen=True)
 class Condition:
-    """One floor: what it is on, the value pooled over all requests, and each request's share."""
+    """One floor: what it is on, the value pooled over all requests, and each request's share.
+
+    `span` is what is certain of the value, where it is not known.
+    """
 
     what: str
     floor: float
     value: float | None
     ratios: tuple[Ratio, ...]
     offset: float = 0.0
+    span: Span | None = None
 
 
 def judge(
@@ -74,16 +90,17 @@ def judge(
     seed: int = 0,
     confidence: float | None = None,
     length: float | None = None,
+    certain: Certain | None = None,
 ) -> Judgement:
     """Judge pooled counts.
 
     `samples` are the counts of single requests; without any (a log, two readings of /metrics)
     there is no interval and the pooled values decide alone. `confidence` replaces the gate's
     (early looks ask for more). `length` is the mean acceptance length where a log prints it and
-    does not tell the drafts.
+    does not tell the drafts, and `certain` what is certain then.
     """
     confidence = gate.confidence if confidence is None else confidence
-    length = mean_acceptance_length(counts) if length is None else length
+    certain = certain or Certain()
     if counts.drafts and not counts.draft_tokens:
         partial = f"{counts.drafts} drafts and not one draft token: counters are missing"
         return Judgement("unknown", (partial,))
@@ -93,12 +110,12 @@ def judge(
     if counts.drafts == 0 or not counts.draft_tokens:
         return Judgement("no-data", ("no traffic measured: nothing was drafted",))
     interval = ratio_interval(_length_ratios(samples), confidence, seed, 1.0)
-    if counts.drafts is not None and counts.drafts < gate.min_drafts:
-        few = f"{counts.drafts} drafts are too few: the gate asks for {gate.min_drafts}"
-        return Judgement("too-few-drafts", (few,), interval)
+    few = _too_few(counts, gate, length, certain)
+    if few is not None:
+        return Judgement(*few, interval)
     judged = [
         _against_floor(condition, bool(samples), confidence, seed)
-        for condition in _conditions(counts, samples, gate, length)
+        for condition in _conditions(counts, samples, gate, length, certain)
     ]
     for verdict in ("fail", "undecided"):
         reasons = tuple(reason for found, reason in judged if found == verdict)
@@ -108,19 +125,49 @@ def judge(
     return Judgement("pass", said or (_without_floor(counts, length),), interval)
 
 
+def _too_few(
+    counts: Counts, gate: Gate, length: float | None, certain: Certain
+) -> tuple[Verdict, tuple[str]] | None:
+    """The verdict where there are too few drafts, or it is not known whether there are enough."""
+    least, most = certain.drafts or _drafts_span(counts, length)
+    asked = f"the gate asks for {gate.min_drafts}"
+    if most < gate.min_drafts:
+        number = str(most) if least == most else f"at most {most}"
+        return "too-few-drafts", (f"{number} drafts are too few: {asked}",)
+    if least < gate.min_drafts and gate.drafts_asked:
+        return "undecided", (f"the drafts are not known, only {least} to {most}: {asked}",)
+    return None
+
+
+def _drafts_span(counts: Counts, length: float | None) -> tuple[int, int]:
+    """The least and the most drafts: each has at least one token."""
+    if counts.drafts is not None:
+        return counts.drafts, counts.drafts
+    if length is not None and length > 1:
+        drafts = round(counts.accepted_tokens / (length - 1))
+        return drafts, drafts
+    return min(1, counts.draft_tokens), counts.draft_tokens
+
+
 def _without_floor(counts: Counts, length: float | None) -> str:
+    length = mean_acceptance_length(counts) if length is None else length
     if length is None:
         return f"acceptance rate {acceptance_rate(counts):.3f}; no floor is set"
     return f"mean acceptance length {length:.2f}; no floor is set"
 
 
 def _conditions(
-    counts: Counts, samples: Sequence[Counts], gate: Gate, length: float | None
+    counts: Counts,
+    samples: Sequence[Counts],
+    gate: Gate,
+    length: float | None,
+    certain: Certain,
 ) -> Iterator[Condition]:
     floor = gate.length_floor
     if floor is not None:
         ratios = _length_ratios(samples)
-        yield Condition("mean acceptance length", floor, length, ratios, 1.0)
+        length = mean_acceptance_length(counts) if length is None else length
+        yield Condition("mean acceptance length", floor, length, ratios, 1.0, certain.length)
     if gate.min_rate is not None:
         ratios = tuple((one.accepted_tokens, one.draft_tokens) for one in samples)
         yield Condition("acceptance rate", gate.min_rate, acceptance_rate(counts), ratios)
@@ -128,23 +175,30 @@ def _conditions(
     for position, minimum in enumerate(gate.min_per_position):
         rate = rates[position] if position < len(rates) else None
         ratios = tuple((_accepted_at(one, position), one.drafts or 0) for one in samples)
-        yield Condition(f"acceptance at position {position}", minimum, rate, ratios)
+        span = certain.positions[position] if position < len(certain.positions) else None
+        what = f"acceptance at position {position}"
+        yield Condition(what, minimum, rate, ratios, 0.0, span)
 
 
 def _against_floor(
     condition: Condition, sampled: bool, confidence: float, seed: int
 ) -> tuple[Verdict, str]:
-    if condition.value is None:
+    floor = f"the floor of {condition.floor:g}"
+    if condition.span is not None and condition.span[0] < condition.span[1]:
+        low, high = condition.span
+        said = f"{condition.what} is unknown, only {low:.4g} to {high:.4g}: it"
+    elif condition.value is None and condition.span is None:
         return (
             "undecided",
             f"{condition.what} is unknown: not counted, or nothing was drafted there",
         )
-    said = f"{condition.what} {condition.value:.3g}"
-    floor = f"the floor of {condition.floor:g}"
+    else:
+        value = condition.span[0] if condition.span is not None else condition.value
+        low = high = value or 0.0
+        said = f"{condition.what} {low:.3g}"
     interval = ratio_interval(condition.ratios, confidence, seed, condition.offset)
     if interval is None and sampled:
         return "undecided", f"{said} comes from a single request, which gives no interval"
-    low = high = condition.value
     if interval is not None:
         low, high = interval.low, interval.high
         said += f" ({low:.3g} to {high:.3g} at {confidence:.4g} confidence)"

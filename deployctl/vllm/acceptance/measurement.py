@@ -11,7 +11,8 @@ from deployctl.vllm.acceptance import sequential
 from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
 from deployctl.vllm.acceptance.evidence import Source
 from deployctl.vllm.acceptance.judgement import Gate, Judgement, judge
-from deployctl.vllm.acceptance.metrics import Counters, Restarted, Unreadable, difference, parse
+from deployctl.vllm.acceptance.metrics import Counters, Restarted, difference, parse
+from deployctl.vllm.acceptance.unreadable import Unreadable
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.client import Client, Request
 from deployctl.vllm.client.context_window import ContextWindow, context_window
@@ -87,9 +88,9 @@ def measure(client: Client, protocol: Protocol, progress: Progress) -> Measured:
 
 
 def _collect(client: Client, protocol: Protocol, progress: Progress, taken: Measured) -> None:
-    before = parse(client.metrics())
+    before = parse(client.metrics(), protocol.model)
     if before.spec is None:
-        raise _Unknown("the server does not speculate: /metrics has no vllm:spec_decode counters")
+        raise _Unknown(before.without)
     taken.version = client.version()
     window = context_window(client, protocol.model)
     limit = len(protocol.prompts)
@@ -124,7 +125,7 @@ def _one(
     answer = client.send(Request(body, protocol.timeout))
     if answer.completion_tokens is None:
         raise _Unknown("the server does not tell how many tokens it generated")
-    after = _settled(client, before, answer.completion_tokens)
+    after = _settled(client, protocol.model, before, answer.completion_tokens)
     counted = difference(before, after)
     taken.requests += 1
     if counted.prefix_hits is not None:
@@ -144,11 +145,11 @@ def _one(
     return after
 
 
-def _settled(client: Client, before: Counters, tokens: int) -> Counters:
+def _settled(client: Client, model: str, before: Counters, tokens: int) -> Counters:
     """The counters once they contain our own request: they lag behind the answer."""
     deadline = time.monotonic() + SETTLE
     while True:
-        after = parse(client.metrics())
+        after = parse(client.metrics(), model)
         counted = difference(before, after)
         if counted.generation_tokens is None or counted.requests is None:
             lacking = "request_success" if counted.requests is None else "generation_tokens"

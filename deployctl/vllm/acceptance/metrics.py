@@ -1,39 +1,29 @@
-"""vLLM's Prometheus counters: read, and compared before and after our own requests.
+"""Prometheus counters of a server: read, and compared before and after our own requests.
 
-Names and labels are the same from vLLM 0.19 to 0.33: `vllm:spec_decode_num_drafts_total`,
+Names and labels are the same from vLLM 0.9 to 0.33: `vllm:spec_decode_num_drafts_total`,
 `…_num_draft_tokens_total`, `…_num_accepted_tokens_total` and
-`…_num_accepted_tokens_per_pos_total{position}`, each once for every engine. A server without
-speculation has none of them.
+`…_num_accepted_tokens_per_pos_total{position}`, each once for every engine. Ray prints them as
+`ray_vllm:…` or `ray_vllm_…`, llama.cpp as `llamacpp:…`. A vLLM without speculation has none.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from deployctl.vllm.acceptance import counter_names
+from deployctl.vllm.acceptance.counter_names import Sums
 from deployctl.vllm.acceptance.counts import Counts
+from deployctl.vllm.acceptance.unreadable import Unreadable, whole
 
-PREFIX = "vllm:spec_decode_num_"
-DRAFTS, DRAFT_TOKENS, ACCEPTED = "drafts", "draft_tokens", "accepted_tokens"
-ACCEPTED_AT, DRAFTED_AT = "accepted_tokens_per_pos", "draft_tokens_per_pos"
-TOKENS, REQUESTS = "vllm:generation_tokens", "vllm:request_success"
-PREFIX_HITS = "vllm:prefix_cache_hits"
 IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
 STARTED = "process_start_time_seconds"
-LAST_POSITION = 4095
-"""Far beyond any drafter's tokens."""
-LARGEST = 1 << 53
-"""Beyond it a float counts no single tokens."""
 LONGEST_LINE = 1 << 16
 """Characters of a line; the parser of labels needs time that grows with its square."""
-
-
-class Unreadable(Exception):
-    """The text is not a Prometheus exposition, or its counters are no counts; the message says
-    where it breaks."""
+WITHOUT = "the server does not speculate: /metrics has no counters of drafts"
+UNTOLD = "/metrics has no counters of drafts: whether the server speculates is not known"
 
 
 class Restarted(Exception):
@@ -44,11 +34,11 @@ class Restarted(Exception):
 class Counters:
     """One reading of /metrics, summed over engines.
 
-    `spec` is None where the server does not speculate. `generation_tokens`, `requests` (finished)
-    and `prefix_hits` (tokens found in the prefix cache) are None where the text lacks them.
-    `identities` are unix times at which the
-    process and its counters came to be; they tell one process from the next, and are never
-    counted.
+    `spec` is None where it has no counts of drafts; `without` says what that means, an unread
+    form with its first line. `generation_tokens`, `requests` (finished) and `prefix_hits` (tokens
+    found in the prefix cache) are None where the text lacks them. `identities` are unix times at
+    which the process and its counters came to be; they tell one process from the next, and are
+    never counted.
     """
 
     spec: Counts | None
@@ -56,31 +46,29 @@ class Counters:
     requests: int | None = None
     prefix_hits: int | None = None
     identities: Mapping[str, float] = field(default_factory=dict)
+    without: str = WITHOUT
 
 
-def parse(text: str) -> Counters:
-    """Read an exposition; raises `Unreadable`. Units: tokens, drafts and requests since start."""
-    sums: dict[str, float] = defaultdict(float)
-    positions: dict[str, dict[int, float]] = {ACCEPTED_AT: {}, DRAFTED_AT: {}}
+def parse(text: str, model: str | None = None) -> Counters:
+    """Read an exposition; raises `Unreadable`. Units: tokens, drafts and requests since start.
+
+    Where several models are counted, `model` is the one that is meant.
+    """
+    sums = Sums()
     identities: dict[str, float] = {}
     for name, labels, value in _samples(text):
-        if name == STARTED or (name.startswith("vllm:") and name.endswith("_created")):
+        if name == STARTED or name.endswith("_created"):
             identities[f"{name}{sorted(labels.items())}"] = value
-            continue
-        name = name.removesuffix("_total")
-        short = name.removeprefix(PREFIX)
-        if name != short and short in positions and "position" in labels:
-            at = positions[short]
-            position = _position(labels["position"])
-            at[position] = at.get(position, 0.0) + value
         else:
-            sums[name] += value
+            sums.add(name, labels, value)
+    spec = sums.speculation(model)
     return Counters(
-        spec=_counts(sums, positions),
-        generation_tokens=_whole(sums, TOKENS),
-        requests=_whole(sums, REQUESTS),
-        prefix_hits=_whole(sums, PREFIX_HITS),
+        spec=spec,
+        generation_tokens=sums.whole("generation_tokens"),
+        requests=sums.whole("request_success"),
+        prefix_hits=sums.whole("prefix_cache_hits"),
         identities=identities,
+        without="" if spec is not None else _without(text, sums),
     )
 
 
@@ -91,7 +79,7 @@ def in_flight(text: str) -> int | None:
     """
     lines = [line for line in text.splitlines(keepends=True) if line.startswith(IN_FLIGHT)]
     counts = [value for _, _, value in _samples("".join(lines))]
-    return _count(sum(counts), "vllm:num_requests") if counts else None
+    return whole(sum(counts), "vllm:num_requests") if counts else None
 
 
 def difference(before: Counters, after: Counters) -> Counters:
@@ -109,54 +97,32 @@ def difference(before: Counters, after: Counters) -> Counters:
         requests=_minus(before.requests, after.requests),
         prefix_hits=_minus(before.prefix_hits, after.prefix_hits),
         identities=after.identities,
+        without=after.without,
     )
 
 
-def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
+def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
     for line in text.split("\n"):
         if len(line) > LONGEST_LINE:
             raise Unreadable(f"not a Prometheus exposition: a line of {len(line)} characters")
     try:
-        return [
-            (sample.name, sample.labels, float(sample.value))
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        ]
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                yield sample.name, sample.labels, float(sample.value)
     except (ValueError, KeyError, IndexError, OverflowError) as error:
         raise Unreadable(f"not a Prometheus exposition: {str(error)[:200]}") from error
 
 
-def _counts(sums: Mapping[str, float], positions: Mapping[str, dict[int, float]]) -> Counts | None:
-    if PREFIX + DRAFTS not in sums:
-        return None
-    drafts, draft_tokens, accepted = (
-        _count(sums.get(PREFIX + name, 0.0), PREFIX + name)
-        for name in (DRAFTS, DRAFT_TOKENS, ACCEPTED)
-    )
-    accepted_at, drafted_at = (_row(positions[name], name) for name in (ACCEPTED_AT, DRAFTED_AT))
-    return Counts(drafts, draft_tokens, accepted, accepted_at, drafted_at or None)
-
-
-def _row(at: Mapping[int, float], name: str) -> tuple[int, ...]:
-    return tuple(
-        _count(at.get(position, 0.0), PREFIX + name) for position in range(max(at, default=-1) + 1)
-    )
-
-
-def _position(label: str) -> int:
-    if len(label) > 4 or not label.isdecimal() or int(label) > LAST_POSITION:
-        raise Unreadable(f"{label[:20]!r} is no position of a draft token")
-    return int(label)
-
-
-def _whole(sums: Mapping[str, float], name: str) -> int | None:
-    return _count(sums[name], name) if name in sums else None
-
-
-def _count(value: float, name: str) -> int:
-    if not 0 <= value < LARGEST:
-        raise Unreadable(f"{name} is {value:g}, which is no count")
-    return int(value)
+def _without(text: str, sums: Sums) -> str:
+    """Why there are no counts of drafts: a form that is not understood, or none at all."""
+    for line in text.splitlines():
+        if not line.startswith("#") and counter_names.mentions(line):
+            return (
+                "the server counts speculation in a form that is not understood, beginning with "
+                f"{line.strip()[: counter_names.QUOTED]}"
+            )
+    # vLLM's series are there from its start on where it speculates, at 0.
+    return WITHOUT if sums.of_vllm else UNTOLD
 
 
 def _minus(before: int | None, after: int | None) -> int | None:

@@ -21,10 +21,10 @@ from deployctl.engine.inspect import drafters, status
 from deployctl.engine.inspect.compare import compare
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.steps import STEPS
 from deployctl.engine.strategies import blue_green, slots
 from deployctl.errors import HostError
 from deployctl.report.serving import status_lines
+from deployctl.steps import registry
 from deployctl.vllm.acceptance.metrics import in_flight
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
@@ -80,7 +80,7 @@ def test_a_redeploy_without_a_gap(slotted: ServedHost) -> None:
     assert slotted.unit("stand")["release"] == slots.FRONT
     again = slotted.up(OTHER)
     assert again.outcome == "unchanged"
-    up = load_playbook("up", frozenset(STEPS))
+    up = load_playbook("up", registry.options())
     (idle,) = survey(slotted.profile(OTHER), up, Options())
     (changed,) = survey(slotted.profile(), up, Options())
     assert idle["plan"].idle and changed["plan"].current == first.hosts[0].release

@@ -8,7 +8,7 @@ from pathlib import Path
 from deployctl.config.loader import load_playbook
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.steps import STEPS
+from deployctl.steps import registry
 from tests.hosts.served.host import ServedHost
 
 
@@ -31,7 +31,7 @@ def test_a_moved_head_is_another_release(served: ServedHost, tmp_path: Path) -> 
     again = served.up(source)
     assert (again.outcome, again.hosts[0].round_trips) == ("unchanged", 1)
     commit(repository, "two")
-    up = load_playbook("up", frozenset(STEPS))
+    up = load_playbook("up", registry.options())
     (found,) = survey(served.profile(source), up, Options())
     plan = found["plan"]
     assert plan.release != plan.current == first.hosts[0].release

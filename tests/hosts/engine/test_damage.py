@@ -9,14 +9,14 @@ import pytest
 from deployctl.config.loader import load_playbook
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.steps import STEPS
+from deployctl.steps import registry
 from tests.hosts.served.host import ServedHost
 
 STARTS_NOT = "serve.env.STAND_IN_FAULT=start"
 
 
 def planned(served: ServedHost) -> dict[str, str]:
-    playbook = load_playbook("up", frozenset(STEPS))
+    playbook = load_playbook("up", registry.options())
     (found,) = survey(served.profile(), playbook, Options())
     return {p.step.name: p.plan.status for p in found["plan"].steps}
 

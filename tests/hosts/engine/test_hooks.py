@@ -13,8 +13,8 @@ from deployctl.config.loader import load_playbook
 from deployctl.engine.run.coordinator import run
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.record import RunRecord
-from deployctl.engine.run.steps import STEPS
 from deployctl.report.document import report
+from deployctl.steps import registry
 from tests.hosts.lab.processes import is_alive, send
 from tests.hosts.served.host import ServedHost
 
@@ -27,7 +27,7 @@ def up(served: ServedHost, directory: Path, hooks: dict[str, Any], *sets: str) -
     content = {"name": "hooked", "steps": steps, "after": hooks.get("run", [])}
     path = directory / "hooked.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    playbook = load_playbook(str(path), frozenset(STEPS))
+    playbook = load_playbook(str(path), registry.options())
     return run(served.profile(*sets), playbook, Options(render=report))
 
 

@@ -12,9 +12,9 @@ from deployctl.engine.run.connect import connect
 from deployctl.engine.run.coordinator import run
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.record import RunRecord
-from deployctl.engine.run.steps import STEPS
 from deployctl.hosts.session import Limits, Session
 from deployctl.hosts.transports import transport
+from deployctl.steps import registry
 from tests.hosts.lab.sshd import Sshd
 from tests.hosts.served.host import ServedHost
 
@@ -27,7 +27,7 @@ def test_of_twenty_at_once_from_two_machines_one_works(served: ServedHost, sshd:
     ready = threading.Barrier(RUNS)
     by_ssh = HostSettings(**sshd.host_settings("here"), root=str(served.root))
     profiles = [served.profile(), served.profile().model_copy(update={"hosts": [by_ssh]})]
-    up = load_playbook("up", frozenset(STEPS))
+    up = load_playbook("up", registry.options())
     records: list[RunRecord] = []
 
     def one(number: int) -> None:

@@ -13,7 +13,7 @@ import yaml
 from deployctl.config.loader import load_playbook
 from deployctl.engine.run.coordinator import run
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.steps import STEPS
+from deployctl.steps import registry
 from tests.hosts.engine.test_hooks import up
 from tests.hosts.served.host import STALE, ServedHost
 
@@ -120,7 +120,7 @@ def test_the_last_hooks_run_where_the_host_is_not_reached(
     path = tmp_path / "told.yaml"
     path.write_text(yaml.safe_dump(playbook), encoding="utf-8")
     gone = "hosts=[{name: gone, ssh: {address: 127.0.0.1, port: 1}}]"
-    record = run(served.profile(gone), load_playbook(str(path), frozenset(STEPS)), Options())
+    record = run(served.profile(gone), load_playbook(str(path), registry.options()), Options())
     assert record.exit_code == 4
     assert (tmp_path / "told").exists()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent.build import environment, git_tasks, installed
+from deployctl.agent.build import checkouts, environment, installed
 from deployctl.agent.core.interface import Call
 
 
@@ -64,7 +64,7 @@ class TestExport:
         (checkout / "dangling").symlink_to("nowhere")
         (checkout / "folder").mkdir()
         (checkout / "to_folder").symlink_to("folder")
-        assert git_tasks.export(str(checkout), str(tmp_path / "copy")) == 0
+        assert checkouts.export(str(checkout), str(tmp_path / "copy")) == 0
         assert str((tmp_path / "copy" / "dangling").readlink()) == "nowhere"
         assert str((tmp_path / "copy" / "to_folder").readlink()) == "folder"
 
@@ -72,6 +72,6 @@ class TestExport:
         self, checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         self.commit(checkout / "other")
-        assert git_tasks.export(str(checkout), str(tmp_path / "copy")) == 0
+        assert checkouts.export(str(checkout), str(tmp_path / "copy")) == 0
         assert not (tmp_path / "copy" / "other").exists()
         assert "other/ is a repository of its own: left out" in capfd.readouterr().out

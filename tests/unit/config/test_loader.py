@@ -10,7 +10,9 @@ import pytest
 from deployctl.config.loader import Loaded, load_host, load_playbook
 from deployctl.config.playbook import StepSettings
 from deployctl.config.shape import fields
+from deployctl.config.step_options import Options
 from deployctl.errors import ConfigError, UsageError
+from deployctl.steps import registry
 from tests.unit.config.conftest import SMALLEST, Folder
 
 Reads = Callable[[str], Loaded]
@@ -261,12 +263,17 @@ def test_a_path_is_a_file_and_no_name(folder: Folder, path: str) -> None:
     assert folder.load(str(folder.work / "given.yaml")).profile.name == "given"
 
 
+def known(*names: str) -> Options:
+    """These steps and no other."""
+    return {name: registry.options()[name] for name in names}
+
+
 def test_a_playbook_and_its_steps(folder: Folder) -> None:
     folder.write(
         "work/playbooks/mine.yaml",
         "description: D\nsteps:\n- build\n- {step: clean, with: {scope: container}}\n",
     )
-    playbook = load_playbook("mine", ["build", "clean"], search=folder.search)
+    playbook = load_playbook("mine", known("build", "clean"), search=folder.search)
     assert playbook.name == "mine"
     assert [(step.step, step.options) for step in playbook.steps] == [
         ("build", {}),
@@ -286,7 +293,7 @@ def test_every_wrong_option_of_a_step_is_told(folder: Folder) -> None:
         """,
     )
     with pytest.raises(ConfigError) as error:
-        load_playbook("p", ["build", "clean", "bench", "acceptance"], search=folder.search)
+        load_playbook("p", known("build", "clean", "bench", "acceptance"), search=folder.search)
     assert error.value.why.splitlines() == [
         "playbooks/p.yaml:2:24: steps.0.with.deep: unknown key; known here: none",
         "playbooks/p.yaml:3:24: steps.1.with.scop: unknown key; did you mean scope?",
@@ -304,7 +311,7 @@ def test_every_wrong_step_is_told(folder: Folder) -> None:
     )
     step_keys = ", ".join(fields(StepSettings))
     with pytest.raises(ConfigError) as error:
-        load_playbook("p", ["build", "clean"], search=folder.search)
+        load_playbook("p", known("build", "clean"), search=folder.search)
     assert error.value.why.splitlines() == [
         "playbooks/p.yaml:2:3: steps.0: no step is named biuld; did you mean build?",
         "playbooks/p.yaml:3:10: steps.1.step: no step is named claen; did you mean clean?",

@@ -13,6 +13,7 @@ from deployctl.config import step_options
 from deployctl.config.schema import Document, json_schema
 from deployctl.config.shipped import data_directory
 from deployctl.config.yamltext import parse, read
+from deployctl.steps import registry
 from tests.unit.config.conftest import SMALLEST
 
 FOLDERS: dict[Document, str] = {
@@ -28,13 +29,13 @@ SHIPPED = [
 
 
 def problems(document: Document, data: Any) -> list[str]:
-    validator = jsonschema.Draft202012Validator(json_schema(document))
+    validator = jsonschema.Draft202012Validator(json_schema(document, registry.options()))
     return [error.message for error in validator.iter_errors(data)]
 
 
 @pytest.mark.parametrize("document", FOLDERS)
 def test_the_schema_is_one(document: Document) -> None:
-    jsonschema.Draft202012Validator.check_schema(json_schema(document))
+    jsonschema.Draft202012Validator.check_schema(json_schema(document, registry.options()))
 
 
 @pytest.mark.parametrize(("document", "path"), SHIPPED, ids=lambda value: str(value)[-24:])
@@ -98,14 +99,13 @@ STEPS = "name: p\nsteps: [fetch, {step: %s, with: %s}]\n"
 )
 def test_a_steps_options(step: str, options: str, right: bool) -> None:
     data = parse(STEPS % (step, options), "t", [])
-    assert (not problems("playbook", data.plain()), not list(step_options.problems(data))) == (
-        right,
-        right,
-    )
+    known = registry.options()
+    by_schema, by_loader = problems("playbook", data.plain()), step_options.problems(data, known)
+    assert (not by_schema, not list(by_loader)) == (right, right)
 
 
 def test_keys_are_described() -> None:
-    schema = json_schema("profile")
+    schema = json_schema("profile", {})
     assert (
         "TERM to SIGKILL"
         in schema["$defs"]["ServeSettings"]["properties"]["stop_grace"]["description"]
@@ -135,11 +135,11 @@ def undescribed(schema: Any, place: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("document", FOLDERS)
 def test_every_key_says_what_it_is_for(document: Document) -> None:
-    assert list(undescribed(json_schema(document), document)) == []
+    assert list(undescribed(json_schema(document, registry.options()), document)) == []
 
 
 def test_a_key_without_a_word_is_named() -> None:
-    schema = json_schema("profile")
+    schema = json_schema("profile", {})
     for part in ("ServeSettings", "ServeSettingsPartial"):
         del schema["$defs"][part]["properties"]["ready"]["description"]
     del schema["else"]["properties"]["smoke"]["description"]

@@ -9,6 +9,7 @@ import pytest
 from deployctl.config import catalogue
 from deployctl.config.loader import list_hosts, list_playbooks, list_profiles
 from deployctl.config.search import default_search
+from deployctl.steps.interface import NoOptions
 from tests.unit.config.conftest import SMALLEST, Folder
 
 
@@ -90,7 +91,7 @@ def test_every_file_is_checked_by_its_kind(folder: Folder) -> None:
     folder.write("work/profiles/hosts/bad.yaml", "locl: true\n")
     folder.write("work/playbooks/bad.yaml", "steps: [biuld]\n")
     found = {
-        (entry.word, entry.name): catalogue.check(entry, ["build"], folder.search)
+        (entry.word, entry.name): catalogue.check(entry, {"build": NoOptions}, folder.search)
         for entry in catalogue.chosen([], folder.search)
     }
     assert found[("profile", "good")] == ""
@@ -105,4 +106,4 @@ def test_a_check_does_not_see_the_environment(
     monkeypatch.setenv("DEPLOYCTL_SERVE__PRT", "1")
     folder.write("work/profiles/good.yaml", SMALLEST)
     (entry,) = catalogue.chosen(["good"], folder.search)
-    assert catalogue.check(entry, [], folder.search) == ""
+    assert catalogue.check(entry, {}, folder.search) == ""

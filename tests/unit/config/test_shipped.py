@@ -15,8 +15,8 @@ import uv
 from deployctl.config.loader import load_host, load_playbook, load_profile
 from deployctl.config.search import Place, Search
 from deployctl.config.shipped import bundled_model, bundled_models, data_directory
-from deployctl.engine.run.steps import STEPS
 from deployctl.errors import ConfigError
+from deployctl.steps import registry
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = Search((Place("shipped", data_directory()),))
@@ -32,7 +32,7 @@ def test_every_profile_is_valid_and_its_playbook_too(name: str) -> None:
     profile = load_profile(name, environ={}, search=SHIPPED).profile
     assert profile.name == name
     assert profile.description
-    assert load_playbook(profile.playbook, STEPS, search=SHIPPED).steps
+    assert load_playbook(profile.playbook, registry.options(), search=SHIPPED).steps
 
 
 @pytest.mark.parametrize("name", names("profiles/hosts"))
@@ -44,13 +44,16 @@ def test_every_host_is_valid(name: str) -> None:
 
 @pytest.mark.parametrize("name", names("playbooks"))
 def test_every_playbook_is_valid(name: str) -> None:
-    playbook = load_playbook(name, STEPS, search=SHIPPED)
+    playbook = load_playbook(name, registry.options(), search=SHIPPED)
     assert playbook.name == name
     assert playbook.description
 
 
 def test_up_stages_before_it_switches_and_gates_last() -> None:
-    phases = [STEPS[step.step].phase for step in load_playbook("up", STEPS, search=SHIPPED).steps]
+    phases = [
+        registry.steps()[step.step].phase
+        for step in load_playbook("up", registry.options(), search=SHIPPED).steps
+    ]
     assert phases == sorted(phases, key=["stage", "switch", "gate"].index)
     assert set(phases) == {"stage", "switch", "gate"}
 

@@ -45,8 +45,9 @@ class Toy(Step):
     failure = StagingFailed
     needs_release = False
 
-    def __init__(self, name: str, follows: tuple[str, ...] = (), phase: Any = "stage") -> None:
-        self.name, self.follows, self.phase = name, follows, phase  # type: ignore[misc]
+    def __init__(self, name: str, uses: tuple[str, ...] = (), phase: Any = "stage") -> None:
+        self.name, self.uses, self.phase = name, uses, phase  # type: ignore[misc]
+        self.produces = frozenset({name})  # type: ignore[misc]
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return [Question(self.name, "toy.ask", {"name": self.name})]

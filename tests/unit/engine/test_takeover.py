@@ -94,6 +94,8 @@ def test_only_a_way_back_is_finished_first(
     [
         (["acceptance"], "d", "r1"),
         (["ready"], "d", "r1"),
+        (["lossless"], "d", "r1"),
+        (["bench"], "d", "r1"),
         (["build"], "d", None),
         (["acceptance"], "another profile", None),
         ([], "d", None),

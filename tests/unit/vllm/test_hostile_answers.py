@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from deployctl.vllm.acceptance import metrics
+from deployctl.vllm.acceptance.unreadable import Unreadable
 from deployctl.vllm.client import text_checks, text_judgement
 from deployctl.vllm.client.answers import WORD, Assembly, Malformed, read
 from deployctl.vllm.client.client import Client
@@ -203,7 +204,7 @@ def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
     ],
 )
 def test_counters_beyond_reason_are_unreadable(text: str) -> None:
-    with pytest.raises(metrics.Unreadable) as failed:
+    with pytest.raises(Unreadable) as failed:
         metrics.parse(text)
     assert len(str(failed.value)) < 1000
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.metrics import Restarted, Unreadable, difference, in_flight, parse
+from deployctl.vllm.acceptance.metrics import Restarted, difference, in_flight, parse
+from deployctl.vllm.acceptance.unreadable import Unreadable
 
 CASES = Path(__file__).parents[2] / "cases"
 
