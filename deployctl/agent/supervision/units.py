@@ -7,7 +7,6 @@ which is a failure) · failed · lost (it and its supervisor are gone without a 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
+from ..core import inheritance
 from ..core.archive import archive
 from ..core.atomic_files import write_json
 from ..core.interface import AgentError, Call
@@ -25,11 +25,6 @@ from .unit_files import ENDED, Unit, alive
 
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
-INHERITED = re.compile(
-    r"^(HOME|PATH|USER|LOGNAME|SHELL|TMPDIR|TZ|LANG|LC_\w+|LD_LIBRARY_PATH|CUDA_HOME|CUDA_PATH"
-    r"|XDG_CACHE_HOME|HF_HOME|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)$"
-)
-"""Variables of the host that a server is given; all others come from its profile."""
 
 
 def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
@@ -140,7 +135,7 @@ def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) 
 def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
     """The same for whoever launches: a person's own variables neither change nor leak into it."""
     inherited = call.environment()
-    env = {name: value for name, value in inherited.items() if INHERITED.match(name)}
+    env = inheritance.kept(inherited, inheritance.SERVER)
     env.update(wanted or {})
     return env
 
@@ -166,6 +161,8 @@ def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # The server may read its supervisor's environment.
+        env=inheritance.kept(call.environment(), inheritance.SERVER),
         cwd="/",
         start_new_session=True,
     )
