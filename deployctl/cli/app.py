@@ -17,6 +17,7 @@ from deployctl.cli import (
     explain,
     export,
     fixes,
+    init,
     inspect,
     measure,
     output,
@@ -54,6 +55,7 @@ releases.register(app)
 measure.register(app)
 report.register(app)
 export.register(app)
+init.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")
