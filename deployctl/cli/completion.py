@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     """Add this file's command; where a shell asks for completions, get ready to answer."""
     app.command()(completion)
     if VARIABLE in os.environ:
-        from typer.completion import completion_init
+        from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
 
@@ -37,7 +37,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> No
 
     Example: deployctl completion bash > ~/.local/share/bash-completion/completions/deployctl
     """
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell.value)
     output.answer_text(script + "\n")
