@@ -22,7 +22,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
 
     `present` is False, with a `reason`, where there is no driver or no GPU: a fact, not an error.
     `unknown` says why the list may be wrong, `incomplete` why GPUs beside those in it may exist;
-    a GPU's own `unknown` names its values that were not told, `remarks` what was said beside. Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
+    a GPU's own `unknown` names its values that were not told, `remarks` what was said beside.
+    Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
     """
     program = programs.find(call, "nvidia-smi")
     loaded = bool(devices.read_devices().majors)
