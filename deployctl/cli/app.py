@@ -12,6 +12,7 @@ from deployctl import __version__
 from deployctl.cli import (
     build,
     clean,
+    completion,
     deploy,
     drafter,
     explain,
@@ -49,6 +50,7 @@ deploy.register(app)
 build.register(app)
 fixes.register(app)
 clean.register(app)
+completion.register(app)
 inspect.register(app)
 explain.register(app)
 releases.register(app)
@@ -63,7 +65,10 @@ app.add_typer(schedule.app, name="schedule")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"deployctl {__version__}")
+        from deployctl.cli.version import commit
+
+        built = commit()
+        print(f"deployctl {__version__}" + (f" ({built})" if built else ""))
         raise typer.Exit
 
 
