@@ -212,6 +212,7 @@ def compiler(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]:
     serve, target = wanted.profile.serve, wanted.profile.build.target
     if target == "empty" or (target == "cpu" and serve.args.get("enforce-eager")):
         return
+    names: tuple[str, ...]
     if target == "cpu":
         by, variable, names, packages = "Inductor", "CXX", ("g++",), "g++ (gcc-c++ on Fedora)"
     else:
