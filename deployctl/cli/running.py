@@ -81,8 +81,15 @@ def perform(
         else playbook
     )
     check_skip(skip, chosen)
+    from deployctl.engine.inspect import exposure
     from deployctl.engine.run.options import Options
     from deployctl.report.document import report as render
+    from deployctl.steps import registry
+    from deployctl.steps.interface import SERVER
+
+    if registry.makers(SERVER) & {item.step for item in chosen.steps}:
+        for said in exposure.warnings(profile):
+            output.warn(said)
 
     options = Options(
         skip=frozenset(skip),
