@@ -12,11 +12,13 @@ from deployctl import __version__
 from deployctl.cli import (
     build,
     clean,
+    completion,
     deploy,
     drafter,
     explain,
     export,
     fixes,
+    init,
     inspect,
     measure,
     output,
@@ -48,12 +50,14 @@ deploy.register(app)
 build.register(app)
 fixes.register(app)
 clean.register(app)
+completion.register(app)
 inspect.register(app)
 explain.register(app)
 releases.register(app)
 measure.register(app)
 report.register(app)
 export.register(app)
+init.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")
@@ -61,7 +65,10 @@ app.add_typer(schedule.app, name="schedule")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"deployctl {__version__}")
+        from deployctl.cli.version import commit
+
+        built = commit()
+        print(f"deployctl {__version__}" + (f" ({built})" if built else ""))
         raise typer.Exit
 
 

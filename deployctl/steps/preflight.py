@@ -61,7 +61,8 @@ class PreflightStep(Step):
         failed = [f.say for f in findings if f.verdict == "failed"]
         if failed:
             return Plan("blocked", reason="; ".join(failed), evidence=evidence)
-        unknown = [f.say for f in findings if f.verdict == "unknown"]
+        # A container's configuration only explains: what it leaves open is judged inside.
+        unknown = [f.say for f in findings if f.verdict == "unknown" and f.check != "conf"]
         if unknown:
             return Plan("unknown", reason="; ".join(unknown), evidence=evidence)
         return Plan("unchanged", evidence=evidence)
@@ -228,7 +229,7 @@ def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield from passthrough.nodes(node, "node" if behind else "host")
     if behind:
         if wanted.host.container is not None:
-            yield from passthrough.conf(node, _minors(wanted, answers))
+            yield from passthrough.conf(node, _minors(wanted, answers), host)
         yield from passthrough.nodes(host, "container")
     yield from passthrough.versions(node, host)
     yield from passthrough.shm(host, wanted.profile.serve.tensor_parallel_size, behind)

@@ -41,7 +41,8 @@ def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
 def state(call: Call, name: str) -> Dict[str, Any]:
     """What has become of the server: state, process, release, and every process it consists of.
 
-    `cpu` is the seconds of processor time of all members together; `supervised` says whether
+    `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
+    read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
     """
@@ -69,6 +70,7 @@ def state(call: Call, name: str) -> Dict[str, Any]:
         "log": spec["log"],
         "kind": spec["kind"],
         "cpu": sum(m.cpu for m in members) / processes.TICKS,
+        "io": processes.moved(members),
         "members": [processes.describe_process(m) for m in members],
     }
 
