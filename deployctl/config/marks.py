@@ -36,7 +36,7 @@ _MARKS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("notify", _ANY, "webhook", "env"), "reports go to the URL in this variable"),
 )
 _OF_TRUSTED_MODELS = (("model", "repo"), ("model", "path"), ("drafter", "model", "repo"))
-_DEFAULTS = (None, [], "python3")
+_DEFAULTS: tuple[Any, ...] = (None, [], "python3")
 
 
 def trusts_remote_code(args: Mapping[str, Any]) -> bool:

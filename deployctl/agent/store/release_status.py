@@ -74,6 +74,7 @@ def keep_log(call: Call, profile: str, release: str) -> Dict[str, Any]:
     path = os.path.join(folder, LOG)
     temporary = "%s.%d.tmp" % (path, os.getpid())
     shutil.copyfile(spec["log"], temporary)
+    os.chmod(temporary, 0o600)
     os.replace(temporary, path)
     return {"kept": True}
 
