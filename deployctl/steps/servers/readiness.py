@@ -14,6 +14,7 @@ from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
+from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm.client.client import Request
 from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.logs.phases import Startup
@@ -27,12 +28,6 @@ AFTERMATH = 8.0
 """Seconds within which an API server ends after its engine died (measured: 5 to 6)."""
 KEPT_LOG = 1 << 20
 TOKENS = 4
-
-
-def reachable(host: str) -> str:
-    """An address, as an URL has it, at which the host itself reaches what listens on `host`."""
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{address}]" if ":" in address else address
 
 
 class Readiness:
