@@ -43,7 +43,7 @@ class Serve:
 
 
 def command(serve: Serve) -> list[str]:
-    """The argv. Options with None or False are left out; a list repeats its values."""
+    """The argv. Options with None are left out; a list repeats its values."""
     argv = [serve.program, "serve", serve.model]
     own: dict[str, Value] = {
         "served-model-name": serve.served_name,
@@ -64,14 +64,21 @@ def command(serve: Serve) -> list[str]:
 
 
 def option(name: str, value: Value) -> list[str]:
-    """One option as argv: `max-num-seqs: 8`, `enforce-eager: true`, a list for repeated values."""
-    if value is None or value is False:
+    """One option as argv: `max-num-seqs: 8`, `enforce-eager: true`, a list for repeated values.
+
+    A switch that is false is vLLM's `--no-…`; a key of a JSON option has a value in any case.
+    """
+    if value is None:
         return []
-    if value is True:
-        return [f"--{name}"]
     if isinstance(value, list):
         return [f"--{name}", *value]
-    return [f"--{name}", str(value)]
+    if not isinstance(value, bool):
+        return [f"--{name}", str(value)]
+    if "." in name:
+        return [f"--{name}", json.dumps(value)]
+    if value:
+        return [f"--{name}"]
+    return [f"--{name.removeprefix('no-')}" if name.startswith("no-") else f"--no-{name}"]
 
 
 def speculative_json(speculation: Speculation) -> str:
@@ -106,6 +113,9 @@ def problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
         for key in ("method", "num_speculative_tokens", *speculation.more)
         if knowledge.knows_key(key) is False
     ]
+    if knowledge.knows_method(speculation.method) is False and speculation.method != "dflash":
+        names = ", ".join(sorted(knowledge.methods or ()))
+        found.append(f"this vLLM knows no drafting method {speculation.method}: it knows {names}")
     if speculation.method == "dflash":
         found += _dflash_problems(serve, knowledge, target)
     return found

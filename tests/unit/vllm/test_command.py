@@ -34,7 +34,16 @@ HEAD += ["--host", "127.0.0.1", "--port", "8123", "--tensor-parallel-size", "1"]
         ({"gpu_memory_utilization": 0.85}, ["--gpu-memory-utilization", "0.85"]),
         ({"attention_backend": "flash_attn"}, ["--attention-backend", "flash_attn"]),
         ({"args": {"max-num-seqs": 8}}, ["--max-num-seqs", "8"]),
-        ({"args": {"enforce-eager": True, "trust-remote-code": False}}, ["--enforce-eager"]),
+        (
+            {"args": {"enforce-eager": True, "enable-prefix-caching": False}},
+            ["--enforce-eager", "--no-enable-prefix-caching"],
+        ),
+        ({"args": {"no-async-scheduling": False}}, ["--async-scheduling"]),
+        ({"args": {"no-async-scheduling": True}}, ["--no-async-scheduling"]),
+        (
+            {"args": {"compilation-config.cudagraph_mode": "FULL", "compilation-config.x": False}},
+            ["--compilation-config.cudagraph_mode", "FULL", "--compilation-config.x", "false"],
+        ),
         ({"args": {"api-server-count": None}}, []),
         ({"args": {"lora-modules": ["a=/x y", "b=/z"]}}, ["--lora-modules", "a=/x y", "b=/z"]),
     ],
