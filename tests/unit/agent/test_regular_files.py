@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent.build import environment
+from deployctl.agent.build import installed, sources, wheel_store
 from deployctl.agent.core.interface import AgentError, Call
 from deployctl.agent.core.regular_files import NotRegular, TooBig, read_bytes, read_piece
 from deployctl.agent.store import files, garbage, models, release_status, releases
@@ -54,12 +54,12 @@ ASKED: dict[str, tuple[str, Callable[[Call], Any]]] = {
     "a job": ("jobs/j/state.json", lambda call: jobs.state(call, "j")),
     "a job's log": ("jobs/j/log", lambda call: jobs.log(call, "j")),
     "a unit": ("profiles/u/server/spec.json", lambda call: units.state(call, "u")),
-    "a wheel's record": ("wheels/k/wheel.json", lambda call: environment.wheels(call)),
+    "a wheel's record": ("wheels/k/wheel.json", lambda call: wheel_store.wheels(call)),
     "a record": (
         "e/lib/python3.11/site-packages/vllm-1.dist-info/RECORD",
-        lambda call: environment.complete(call, "@/e"),
+        lambda call: installed.complete(call, "@/e"),
     ),
-    "a wheel": ("w.whl", lambda call: environment.resolve_source(call, wheel="@/w.whl")),
+    "a wheel": ("w.whl", lambda call: sources.resolve_source(call, wheel="@/w.whl")),
 }
 
 
