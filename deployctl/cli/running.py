@@ -98,7 +98,7 @@ def perform(
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
     if as_json:
-        output.say([output.as_text(document)])
+        output.say_document(document)
     else:
         from deployctl.report.summary import lines
 
@@ -150,10 +150,13 @@ def leave(document: dict[str, Any], lines: Iterable[str], as_json: bool, code: i
 
 
 def of_plans(surveyed: Iterable[Mapping[str, Any]]) -> int:
-    """The exit code of the first step that a plan says cannot be done, else 0."""
+    """The exit code with which `up` would end for what plans say cannot be done, or is not known;
+    0 where there is no such step."""
     plans: list[HostPlan] = [host["plan"] for host in surveyed if "plan" in host]
-    impossible = next((plan.impossible for plan in plans if plan.impossible), None)
-    return 0 if impossible is None else impossible.step.failure.exit_code
+    impossible = [plan.impossible for plan in plans if plan.impossible is not None]
+    unknown = [step for plan in plans for step in plan.unknown]
+    stops = [*impossible, *unknown]
+    return stops[0].step.failure.exit_code if stops else 0
 
 
 def check_skip(skip: Sequence[str], playbook: Playbook) -> None:
