@@ -19,6 +19,7 @@ from ..core import inheritance
 from ..core.archive import archive
 from ..core.atomic_files import write_json
 from ..core.interface import AgentError, Call
+from ..core.regular_files import read_piece
 from ..processes import processes
 from . import systemd
 from .load import Watch
@@ -105,6 +106,7 @@ def start(
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
+        "umask": call.umask,
         "log": call.path(log) if log else unit.file("server.log"),
         "release": release,
         "grace": grace,
@@ -269,21 +271,17 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
     record = unit.record(spec.get("serial"))
     # Looked at before the log is: nothing comes after the last words of a process that is gone.
     runs = alive(record, record)
-    try:
-        file = open(spec.get("log", ""), "rb")
-    except FileNotFoundError:
-        return {"text": "", "offset": 0, "size": 0, "turned": False}
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        turned = offset > size
-        begin = 0 if turned else (max(0, size + offset) if offset < 0 else offset)
-        file.seek(begin)
-        data = file.read(limit)
+    data, begin, size = read_piece(spec.get("log", ""), offset, limit)
     whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
     if not runs and len(data) < limit:
         whole = data
     text = whole.decode("utf-8", "replace")
-    return {"text": text, "offset": begin + len(whole), "size": size, "turned": turned}
+    return {
+        "text": text,
+        "offset": begin + len(whole),
+        "size": size,
+        "turned": 0 < size < offset,
+    }
 
 
 OPERATIONS = (state, start, keep, stop, log)
