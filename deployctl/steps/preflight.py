@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from deployctl.errors import StagingFailed
 from deployctl.steps.build import environment_key, sealed
@@ -89,6 +90,7 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield from slots(wanted, answers)
     yield from tools(wanted, answers)
     yield gpus(wanted, answers)
+    yield from gpu_remarks(wanted, answers)
     if profile_gpus.uses_gpus(wanted):
         yield from _passthrough(wanted, answers)
 
@@ -203,6 +205,13 @@ def gpus(wanted: Deployment, answers: Answers) -> Finding:
         say = f"no GPU, and build.target is cuda ({words})"
         return Finding("gpu", "failed", words, needed, say)
     return Finding("gpu", "ok", found, needed)
+
+
+def gpu_remarks(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
+    """What nvidia-smi complains of about the profile's GPUs: they are known all the same."""
+    with suppress(Unanswered):
+        for remark in profile_gpus.remarks(profile_gpus.profile_gpus(wanted, answers)):
+            yield Finding("gpu", "warning", remark, None, remark)
 
 
 def _minors(wanted: Deployment, answers: Answers) -> frozenset[int] | None:

@@ -105,6 +105,7 @@ def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
         "memory_before": now.memory(),
         "memory_after": None,
         "unknown": list(now.blind),
+        "remarks": list(profile_gpus.remarks(now.gpus)),
     }
 
 
