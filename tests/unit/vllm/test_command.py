@@ -12,9 +12,11 @@ from deployctl.vllm.serving.command import (
     Serve,
     Speculation,
     command,
+    drained_within,
     environment,
     problems,
     with_backend,
+    with_drain,
 )
 from deployctl.vllm.serving.knowledge import Knowledge, read, version
 
@@ -186,3 +188,36 @@ def test_a_build_without_a_version_is_judged_by_its_source() -> None:
     assert with_backend(DFLASH, later, "cuda").attention_backend is None
     other = read(None, {"methods": ["eagle"]})
     assert problems(DFLASH, other, "cuda") == ["DFlash is unsupported before vLLM 0.20"]
+
+
+STOPS = read(None, {"options": ["shutdown-timeout", "enable-server-load-tracking"]})
+
+
+@pytest.mark.parametrize(
+    ("grace", "known", "args", "expected"),
+    [
+        (20.0, STOPS, {}, ["--shutdown-timeout", "15", "--enable-server-load-tracking"]),
+        (35.5, STOPS, {}, ["--shutdown-timeout", "30", "--enable-server-load-tracking"]),
+        (2.0, STOPS, {}, ["--enable-server-load-tracking"]),
+        (
+            20.0,
+            STOPS,
+            {"shutdown-timeout": 3},
+            ["--shutdown-timeout", "3", "--enable-server-load-tracking"],
+        ),
+        (20.0, STOPS, {"enable-server-load-tracking": False}, ["--shutdown-timeout", "15"]),
+        (20.0, read("0.32.0"), {}, []),
+    ],
+)
+def test_requests_end_before_the_server_does(
+    grace: float, known: Knowledge, args: dict[str, Any], expected: list[str]
+) -> None:
+    assert command(with_drain(replace(PLAIN, args=args), known, grace)) == HEAD + expected
+
+
+def test_a_drain_of_before_fits_todays_grace() -> None:
+    argv = command(with_drain(PLAIN, STOPS, 60.0))
+    assert drained_within(argv, {}, 20.0) == command(with_drain(PLAIN, STOPS, 20.0))
+    assert drained_within(argv, {}, 3.0)[argv.index("--shutdown-timeout") + 1] == "0"
+    assert drained_within(argv, {"shutdown-timeout": 55}, 20.0) == argv
+    assert drained_within(HEAD, {}, 20.0) == HEAD
