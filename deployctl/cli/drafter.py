@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,10 +26,9 @@ app = Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 DIFFERS = 6
-Method = Literal["dflash", "eagle3", "eagle", "draft_model", "medusa"]
-"""Drafting methods that have a config.json."""
-
-File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A config.json here.")]
+File = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="A config.json here, or its folder.")
+]
 Profile = Annotated[
     str | None, typer.Option("--profile", "-p", help="Profile name or file: look on its hosts.")
 ]
@@ -123,10 +122,14 @@ def check(
     file: File = None,
     profile: Profile = None,
     target: Annotated[
-        Path | None, typer.Option("--target", help="With a FILE: the target's config.json.")
+        Path | None,
+        typer.Option("--target", help="With a FILE: the target's folder or config.json."),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="With a FILE: draft tokens.")] = 1,
-    method: Annotated[Method, typer.Option(help="With a FILE: the drafting method.")] = "dflash",
+    method: Annotated[
+        str | None,
+        typer.Option(help="With a FILE: the drafting method; it may follow from the file."),
+    ] = None,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
     as_json: options.Json = False,
@@ -137,8 +140,6 @@ def check(
 
     given = _given(context, profile, sets, hosts, as_json)
     if file is not None:
-        if target is None:
-            raise UsageError("checking a FILE needs --target CONFIG_JSON of the target model")
         subjects = [drafters.check_file(file, target, method, tokens, given.overrides())]
     else:
         subjects = _subjects(None, given)

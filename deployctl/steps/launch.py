@@ -27,7 +27,9 @@ from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values
 from deployctl.steps.servers.serving import objections
+from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
 from deployctl.vllm.logs.server import explain
+from deployctl.vllm.serving.command import drained_within
 
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""
@@ -87,12 +89,12 @@ class LaunchStep(Step):
         drafts = sources.source(wanted, "drafter") is not None
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
-            session.call("units.stop", name=wanted.profile.name, grace=grace)
+            context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted.profile)["requests"]}
         context.progress("start", " ".join(launch["argv"]))
         session.call(
             "units.start",
             name=wanted.profile.name,
-            argv=launch["argv"],
+            argv=drained_within(launch["argv"], wanted.profile.serve.args, grace),
             env=launch["env"],
             secrets=values,
             release=context.release.release,
@@ -104,7 +106,7 @@ class LaunchStep(Step):
     def prove(self, context: Context) -> Evidence:
         name = context.wanted.profile.name
         unit = context.session.call("units.state", name=name)
-        evidence = _evidence(unit)
+        evidence = {**context.evidence.get(self.name, {}), **_evidence(unit)}
         if unit["state"] not in RUNNING:
             log = context.session.call("units.log", name=name, offset=-65536)
             known = explain(log["text"])
@@ -119,6 +121,9 @@ class LaunchStep(Step):
 
     def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
         return {self.name: evidence.get("argv")}
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        return in_words(ended["evidence"])
 
     def _launch(self, context: Context) -> dict[str, Any]:
         """The launch settings of this release. A sealed release keeps those it was proven with."""

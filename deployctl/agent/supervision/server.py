@@ -15,7 +15,6 @@ Directory of a server (`@/profiles/NAME/server`)::
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import select
@@ -28,6 +27,8 @@ from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from ..core.atomic_files import boot_id, read_json, write_json
+from ..core.interface import PRIVATE, USUAL_UMASK
+from ..core.regular_files import digest
 from ..processes import processes
 
 MARK = "DEPLOYCTL_SERVER"
@@ -147,6 +148,7 @@ class Supervisor:
                     self.spec["argv"],
                     env=env,
                     cwd=self.spec["cwd"],
+                    umask=self.spec.get("umask", USUAL_UMASK),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -157,7 +159,7 @@ class Supervisor:
             with suppress(OSError), open(self.spec["log"], "ab", buffering=0) as log:
                 log.write(("deployctl: cannot start: %s\n" % error).encode())
             return None
-        loaded = {name: digest(path) for name, path in (self.spec.get("watch") or {}).items()}
+        loaded = {name: watched(path) for name, path in (self.spec.get("watch") or {}).items()}
         who = identity(child.pid)
         started = None if who["start"] is None else processes.started_at(who["start"])
         self.note("running", pid=child.pid, start=who["start"], started=started, loaded=loaded)
@@ -234,17 +236,17 @@ def identity(pid: int) -> Dict[str, Any]:
     return {"pid": pid, "start": None if stat is None else stat.start}
 
 
-def digest(path: str) -> Optional[str]:
+def watched(path: str) -> Optional[str]:
     """The SHA-256 of a file's bytes; None where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return str(digest(path).hexdigest())
     except OSError:
         return None
 
 
 def supervise(directory: str) -> int:
     """Entry of the supervising process; a second one for the same directory leaves at once."""
+    os.umask(PRIVATE)
     with open(os.path.join(directory, "supervisor.lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..core.archive import agent_program
 from ..core.atomic_files import boot_id
+from ..core.interface import PRIVATE
 from ..processes.processes import Stat, read_stat, session_members, stop_all
 from .job_files import MARK, JobFiles, members
 
@@ -27,6 +28,7 @@ AGENT = "@agent"
 
 def supervise(directory: str) -> int:
     """Run the job of this directory to its end; returns 0 once the outcome is on disk."""
+    os.umask(PRIVATE)
     spec = json.load(sys.stdin)
     files = JobFiles(directory)
     files.take("lock")
@@ -60,6 +62,7 @@ class Supervisor:
         self._steps: List[Dict[str, Any]] = spec["steps"]
         self._stall: float = spec["stall"]
         self._limit: Optional[float] = spec["limit"]
+        self._umask: int = spec["umask"]
         self._state: Dict[str, Any] = {
             "token": spec["token"],
             "pid": own.pid,
@@ -121,7 +124,9 @@ class Supervisor:
         env.update(step.get("secrets") or {})
         env[MARK] = self._state["token"]
         _say(f"$ {' '.join(argv)}")
-        child = subprocess.Popen(argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL, umask=self._umask
+        )
         self._state["child"] = child.pid
         self._files.record(self._state)
         self._watch(child)
@@ -140,7 +145,7 @@ class Supervisor:
         """Hold a lock that other jobs want as well, in the phase `waiting` until it is free. A job
         that ends early keeps it to its very end; no child inherits it, so none outlives that."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         waits = False
         while not _lock(handle):
             if not waits:

@@ -19,10 +19,14 @@ from ..core import inheritance
 from ..core.archive import archive
 from ..core.atomic_files import write_json
 from ..core.interface import AgentError, Call
+from ..core.regular_files import read_piece
 from ..processes import processes
 from . import systemd
+from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
+LOAD_OPTION, DRAIN_OPTION = "--enable-server-load-tracking", "--shutdown-timeout"
+"""Options of `vllm serve` with which it counts requests, and lets them end when it is stopped."""
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
 
@@ -102,6 +106,7 @@ def start(
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
+        "umask": call.umask,
         "log": call.path(log) if log else unit.file("server.log"),
         "release": release,
         "grace": grace,
@@ -189,20 +194,27 @@ def keep(
     return state(call, name)
 
 
-def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
+def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str, Any]:
     """End the server, its engine cores and its workers; returns who went how.
 
-    `left` lists processes that survived even SIGKILL (stuck in a driver): a reboot is needed.
+    `load` is the URL at which it counts its requests: `requests` then says how many were in flight
+    and how many were cut off; None where it does not count them. `left` lists processes that
+    survived even SIGKILL (stuck in a driver): a reboot is needed.
     """
     unit = Unit(call, name)
     if not os.path.isdir(unit.directory):
         return _absent()
     with unit.alone():
-        return _stop(call, unit, grace)
+        spec = unit.spec() or {}
+        tracks = LOAD_OPTION in spec.get("argv", ())
+        with Watch(call, load if tracks else "") as watch:
+            stopped = _stop(call, unit, grace)
+    return dict(stopped, requests=watch.told(DRAIN_OPTION in spec.get("argv", ())))
 
 
 def _absent() -> Dict[str, Any]:
-    return {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+    gone = {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+    return dict(gone, requests={"in_flight": None, "cut_off": None})
 
 
 def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
@@ -259,21 +271,17 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
     record = unit.record(spec.get("serial"))
     # Looked at before the log is: nothing comes after the last words of a process that is gone.
     runs = alive(record, record)
-    try:
-        file = open(spec.get("log", ""), "rb")
-    except FileNotFoundError:
-        return {"text": "", "offset": 0, "size": 0, "turned": False}
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        turned = offset > size
-        begin = 0 if turned else (max(0, size + offset) if offset < 0 else offset)
-        file.seek(begin)
-        data = file.read(limit)
+    data, begin, size = read_piece(spec.get("log", ""), offset, limit)
     whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
     if not runs and len(data) < limit:
         whole = data
     text = whole.decode("utf-8", "replace")
-    return {"text": text, "offset": begin + len(whole), "size": size, "turned": turned}
+    return {
+        "text": text,
+        "offset": begin + len(whole),
+        "size": size,
+        "turned": 0 < size < offset,
+    }
 
 
 OPERATIONS = (state, start, keep, stop, log)

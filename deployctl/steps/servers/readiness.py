@@ -14,6 +14,7 @@ from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
+from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm.client.client import Request
 from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.logs.phases import Startup
@@ -27,12 +28,6 @@ AFTERMATH = 8.0
 """Seconds within which an API server ends after its engine died (measured: 5 to 6)."""
 KEPT_LOG = 1 << 20
 TOKENS = 4
-
-
-def reachable(host: str) -> str:
-    """An address, as an URL has it, at which the host itself reaches what listens on `host`."""
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{address}]" if ":" in address else address
 
 
 class Readiness:
@@ -246,7 +241,13 @@ class Readiness:
                 return found
             time.sleep(POLL)
         self._read_log()
-        return self._failure(f"{what}: {error}")
+        again = "start it again: deployctl run redeploy" if self._kept() else ""
+        return self._failure(f"{what}: {error}", next=again)
+
+    def _kept(self) -> bool:
+        """Whether it is a server that was proven before: then it is left as it is."""
+        (unit,) = self._ask(Call("units.state", {"name": self.profile.name}))
+        return bool(unit.get("kept"))
 
     def _ended(self, unit: Mapping[str, Any], others: list[dict[str, Any]]) -> NotReady:
         status = unit["rc"]

@@ -12,7 +12,7 @@ from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.drafters.drafter_shape import shape
-from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend
+from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend, with_drain
 from deployctl.vllm.serving.fit import DEFIES, Loads, Share, fit
 from deployctl.vllm.serving.knowledge import Knowledge
 
@@ -46,7 +46,8 @@ def serve_settings(
         args=serve.args,
         speculation=speculation,
     )
-    return with_backend(settings, knowledge, profile.build.target)
+    settings = with_backend(settings, knowledge, profile.build.target)
+    return with_drain(settings, knowledge, serve.stop_grace)
 
 
 def secrets(wanted: Deployment) -> dict[str, SecretSettings]:

@@ -175,8 +175,10 @@ def _one(
     if prompt.filler_tokens:
         taken.shortened.append(cut)
     if prompt.expects:
-        said = f"{answer.reasoning or ''}{answer.content or ''}"
-        taken.expected.append(prompt.expects in said)
+        there = prompt.expects in f"{answer.reasoning or ''}{answer.content or ''}"
+        # An answer that was cut off may have said it later.
+        if there or answer.finish_reason != "length":
+            taken.expected.append(there)
     foreign_tokens = (counted.generation_tokens or 0) - answer.completion_tokens
     foreign_requests = max((counted.requests or 1) - 1, 0)
     taken.foreign_tokens += foreign_tokens
