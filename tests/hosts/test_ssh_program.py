@@ -35,7 +35,7 @@ def refused(server: Sshd, tmp_path: Path) -> HostError:
 
 
 def sign(authority: Path, key: Path, *more: str) -> Path:
-    argv = ["ssh-keygen", "-q", "-s", authority, "-I", "id", "-V", "+2d", *more, f"{key}.pub"]
+    argv = ["ssh-keygen", "-q", "-s", str(authority), "-I", "id", "-V", "+2d", *more, f"{key}.pub"]
     subprocess.run(argv, check=True)
     return key.with_name(f"{key.name}-cert.pub")
 
