@@ -126,6 +126,8 @@ def _internal(error: Exception) -> int:
     import tempfile
     import traceback
 
+    from deployctl.config import redaction
+
     with tempfile.NamedTemporaryFile(
         "w",
         prefix="deployctl-",
@@ -134,7 +136,7 @@ def _internal(error: Exception) -> int:
         encoding="utf-8",
         errors="backslashreplace",
     ) as file:
-        traceback.print_exception(error, file=file)
+        file.write(redaction.text("".join(traceback.format_exception(error))))
     output.note(f"error: internal error, {type(error).__name__}: {error}")
     output.note(f"  next: please report it with the traceback in {file.name}")
     return 1
