@@ -101,7 +101,7 @@ def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
         parse(view["config"]["text"])
     except DrafterConfigError as error:
         again = f"write it again: deployctl drafter --profile {profile.name}"
-        raise StagingFailed(host.name, "drafter", f"{path}: {error}", next=again) from error
+        raise StagingFailed(host.name, DrafterStep.name, f"{path}: {error}", next=again) from error
     found = InUse(host.name, path, view["config"]["text"], config)
     checks = _checks(session, wanted, answers, Desired(found.text, ()))
     return replace(found, checks=(*checks, *_as_wanted(found)))
