@@ -18,6 +18,7 @@ from deployctl.cli import (
     explain,
     export,
     fixes,
+    host,
     init,
     inspect,
     measure,
@@ -61,6 +62,7 @@ init.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(host.app, name="host")
 
 
 def _version(wanted: bool) -> None:
@@ -124,6 +126,8 @@ def _internal(error: Exception) -> int:
     import tempfile
     import traceback
 
+    from deployctl.config import redaction
+
     with tempfile.NamedTemporaryFile(
         "w",
         prefix="deployctl-",
@@ -132,7 +136,7 @@ def _internal(error: Exception) -> int:
         encoding="utf-8",
         errors="backslashreplace",
     ) as file:
-        traceback.print_exception(error, file=file)
+        file.write(redaction.text("".join(traceback.format_exception(error))))
     output.note(f"error: internal error, {type(error).__name__}: {error}")
     output.note(f"  next: please report it with the traceback in {file.name}")
     return 1

@@ -15,7 +15,7 @@ from deployctl.steps.builds import built, damage, environments
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
-from deployctl.vllm.builds import completeness
+from deployctl.vllm.builds import completeness, libraries
 from deployctl.vllm.fixes.registry import by_name, probe_source
 from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
 
@@ -92,6 +92,7 @@ class VerifyStep(Step):
             evidence["extensions"] = imports["extensions"]
             evidence["torch"] = imports["torch"]
             problems += completeness.import_problems(imports, build.target)
+            self._libraries(context, problems, evidence)
         if problems:
             self._damaged(context, problems)
         else:
@@ -167,6 +168,7 @@ class VerifyStep(Step):
             )
         except RemoteError as error:
             if error.kind == "import-failed":
+                self._libraries(context, [error.message], {})
                 self._damaged(context, [error.message])
             raise self.fail(
                 context,
@@ -175,6 +177,18 @@ class VerifyStep(Step):
                 damage.REBUILT,
             ) from error
         return found
+
+    def _libraries(self, context: Context, problems: list[str], evidence: Evidence) -> None:
+        """What the host lacks is no damage: the environment, built again, would lack it as well."""
+        missing = libraries.lacked(problems)
+        if missing:
+            raise self.fail(
+                context,
+                f"the host lacks {', '.join(missing)}, which vLLM loads",
+                "\n".join(problems),
+                f"{'; '.join(missing.values())}; then retry",
+                evidence,
+            )
 
     def _builders(self, context: Context) -> list[str]:
         """Nobody may be at work on it any more, whoever began it."""

@@ -14,6 +14,7 @@ from ..core import programs
 from ..core.interface import AgentError, Call
 from ..core.regular_files import digest, open_regular
 from ..processes.processes import command, describe_process, everyone
+from ..wire.answers import Process
 from .dist_records import record_hash, site_packages
 
 SHOWN = 10
@@ -153,7 +154,7 @@ def imports(
     return found
 
 
-def builders(call: Call, paths: List[str]) -> List[Dict[str, Any]]:
+def builders(call: Call, paths: List[str]) -> List[Process]:
     """Processes that work below one of these paths: by working directory, program or argument."""
     given = [call.path(path) for path in paths]
     # The kernel tells paths without the links that may stand in them.

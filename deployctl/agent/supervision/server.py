@@ -28,6 +28,7 @@ from typing import Any, Dict, List, Optional
 
 from ..core.atomic_files import boot_id, read_json, write_json
 from ..core.interface import PRIVATE, USUAL_UMASK
+from ..core.redaction import LogMask
 from ..core.regular_files import digest
 from ..processes import processes
 
@@ -94,6 +95,10 @@ class Supervisor:
             "restarts": 0,
         }
         self.failures: List[float] = []
+        self.mask = LogMask(self.spec["log"], ())
+        # One of an earlier version may be open to all.
+        with suppress(OSError):
+            os.chmod(self.spec["log"], 0o600)
         self.echoed = 0
         self.unwritten = False
         if self.spec["kind"] == "systemd":
@@ -140,7 +145,9 @@ class Supervisor:
 
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         env = dict(self.spec["env"])
-        env.update(read_json(self.file("secrets.json")) or {})
+        secrets = read_json(self.file("secrets.json")) or {}
+        self.mask = LogMask(self.spec["log"], secrets.values())
+        env.update(secrets)
         env[MARK] = self.spec["serial"]
         try:
             with open(self.spec["log"], "ab") as log:
@@ -199,9 +206,11 @@ class Supervisor:
         return proven and len(self.failures) <= self.limits["restarts"]
 
     def tend_log(self) -> None:
-        """Pass new output on to a journal, and keep the file below its limit."""
+        """Hide secrets in new output, pass it on to a journal, and keep the file below its
+        limit."""
         path = self.spec["log"]
         try:
+            self.mask.tend()
             with open(path, "r+b") as log:
                 if self.spec["kind"] == "systemd":
                     log.seek(self.echoed)

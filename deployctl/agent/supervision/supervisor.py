@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..core.archive import agent_program
 from ..core.atomic_files import boot_id
 from ..core.interface import PRIVATE
+from ..core.redaction import LogMask
 from ..processes.processes import Stat, read_stat, session_members, stop_all
 from .job_files import MARK, JobFiles, members
 
@@ -75,6 +76,8 @@ class Supervisor:
             "phase": "",
             "steps": [],
         }
+        secrets = [value for step in self._steps for value in (step.get("secrets") or {}).values()]
+        self._mask = LogMask(files.log, secrets)
         self._began = time.monotonic()
         self._moved = self._began
         self._sampled = self._began
@@ -107,6 +110,7 @@ class Supervisor:
         except OSError as error:
             outcome, why, status = "failed", str(error), None
         left = self._end_members()
+        self._hide_secrets()
         self._state.update(
             outcome=outcome, why=why, rc=status, ended=time.time(), left=left, child=None
         )
@@ -205,7 +209,14 @@ class Supervisor:
         if self._limit is not None and time.monotonic() - self._began > self._limit:
             raise Ended("stalled", f"longer than its limit of {self._limit:g} s")
 
+    def _hide_secrets(self) -> None:
+        try:
+            self._mask.tend()
+        except OSError:
+            pass  # a disk that fails for a moment ends no job
+
     def _look(self) -> None:
+        self._hide_secrets()
         self._keep_limit()
         now = time.monotonic()
         # Reading every process is dear on a big host: seldom, where the stall is long.

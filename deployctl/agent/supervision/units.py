@@ -17,10 +17,12 @@ from typing import Any, Dict, List, Optional
 
 from ..core import inheritance
 from ..core.archive import archive
-from ..core.atomic_files import write_json
+from ..core.atomic_files import read_json, write_json
 from ..core.interface import AgentError, Call
+from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
+from ..wire.answers import LogPart, UnitState
 from . import systemd
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
@@ -42,7 +44,7 @@ def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
     return "starting" if supervised else "lost"
 
 
-def state(call: Call, name: str) -> Dict[str, Any]:
+def state(call: Call, name: str) -> UnitState:
     """What has become of the server: state, process, release, and every process it consists of.
 
     `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
@@ -92,7 +94,7 @@ def start(
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
-) -> Dict[str, Any]:
+) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
@@ -129,6 +131,7 @@ def start(
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
+    _forget_secrets(unit, spec["log"])
     if os.path.exists(spec["log"]):
         os.replace(spec["log"], spec["log"] + ".1")
     for stale in ("kept", "secrets.json"):
@@ -137,6 +140,15 @@ def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) 
     if secrets:
         write_json(unit.file("secrets.json"), secrets, 0o600)
     write_json(unit.file("spec.json"), spec, 0o600)
+
+
+def _forget_secrets(unit: Unit, log: str) -> None:
+    """Nobody runs who needs them; what a supervisor that was killed left in the log goes, too."""
+    path = unit.file("secrets.json")
+    with suppress(OSError):
+        LogMask(log, (read_json(path) or {}).values()).tend()
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
@@ -175,7 +187,7 @@ def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
     )
 
 
-def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> Dict[str, Any]:
+def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> UnitState:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if unit.record(serial).get("state") not in (None, "starting"):
@@ -187,7 +199,7 @@ def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) ->
 
 def keep(
     call: Call, name: str, pid: Optional[int] = None, start: Optional[int] = None
-) -> Dict[str, Any]:
+) -> UnitState:
     """This process was proven (None: it was not asked): restart after failures from now on."""
     unit = Unit(call, name)
     write_json(unit.file("kept"), {"pid": pid, "start": start})
@@ -231,6 +243,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
     # Whatever the supervisor left, or all of it where no supervisor lived.
     rest = processes.stop_all(lambda: unit.members(spec, record), grace)
     left = unit.members(spec, record)
+    if not left:
+        _forget_secrets(unit, spec["log"])
     if not left and record.get("state") not in ENDED:
         record = dict(record, state="stopped", ended=time.time())
         with suppress(OSError):  # on a full disk it is stopped all the same
@@ -260,7 +274,7 @@ def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
         os.close(fd)
 
 
-def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str, Any]:
+def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> LogPart:
     """A part of the server's log from a byte offset, up to whole lines while it runs.
 
     A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
@@ -275,12 +289,13 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
     whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
     if not runs and len(data) < limit:
         whole = data
-    text = whole.decode("utf-8", "replace")
+    known = read_json(unit.file("secrets.json")) or {}
+    text = hidden(whole, forms(known.values())).decode("utf-8", "replace")
     return {
         "text": text,
         "offset": begin + len(whole),
         "size": size,
-        "turned": 0 < size < offset,
+        "turned": offset > size and os.path.exists(spec.get("log", "")),
     }
 
 
