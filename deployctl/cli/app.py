@@ -12,11 +12,14 @@ from deployctl import __version__
 from deployctl.cli import (
     build,
     clean,
+    completion,
     deploy,
     drafter,
     explain,
     export,
     fixes,
+    host,
+    init,
     inspect,
     measure,
     output,
@@ -48,20 +51,26 @@ deploy.register(app)
 build.register(app)
 fixes.register(app)
 clean.register(app)
+completion.register(app)
 inspect.register(app)
 explain.register(app)
 releases.register(app)
 measure.register(app)
 report.register(app)
 export.register(app)
+init.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(host.app, name="host")
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"deployctl {__version__}")
+        from deployctl.cli.version import commit
+
+        built = commit()
+        print(f"deployctl {__version__}" + (f" ({built})" if built else ""))
         raise typer.Exit
 
 
@@ -98,7 +107,8 @@ def _tell(error: DeployError) -> None:
     output.note(f"error: {error.what}")
     if error.why:
         first, *rest = error.why.splitlines()
-        output.note("\n".join([f"  why: {first}", *(f"       {line}" for line in rest)]))
+        for text in (f"  why: {first}", *(f"       {line}" for line in rest)):
+            output.note(text)
     if error.next:
         output.note(f"  next: {error.next}")
 
@@ -108,13 +118,15 @@ def _usage(error: Any) -> int:
     error.show()
     if "--json" in sys.argv:
         refusal = UsageError(error.format_message(), next="deployctl --help")
-        output.say([output.as_text(refused(None, refusal))])
+        output.say_document(refused(None, refusal))
     return int(error.exit_code)
 
 
 def _internal(error: Exception) -> int:
     import tempfile
     import traceback
+
+    from deployctl.config import redaction
 
     with tempfile.NamedTemporaryFile(
         "w",
@@ -124,7 +136,7 @@ def _internal(error: Exception) -> int:
         encoding="utf-8",
         errors="backslashreplace",
     ) as file:
-        traceback.print_exception(error, file=file)
+        file.write(redaction.text("".join(traceback.format_exception(error))))
     output.note(f"error: internal error, {type(error).__name__}: {error}")
     output.note(f"  next: please report it with the traceback in {file.name}")
     return 1

@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
     app.command("run")(run_playbook)
     app.command()(fetch)
+    app.command()(rehearse)
     for name, part in PARTS.items():
         app.command(name, help=part.help)(_part(name))
 
@@ -118,6 +119,7 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Show what `up` would change and why; touch nothing."""
+    from deployctl.engine.inspect import exposure
     from deployctl.engine.run.coordinator import survey
     from deployctl.engine.run.options import Options
     from deployctl.report import document, summary
@@ -127,6 +129,7 @@ def plan(
     running.check_skip(skip, chosen)
     found = survey(loaded, chosen, Options(skip=frozenset(skip)))
     made = document.plan(loaded.name, chosen.name, found)
+    made["exposure"] = exposure.document(loaded, chosen)
     code = PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0
     running.leave(made, summary.plan_lines(made), as_json, running.of_plans(found) or code)
 
@@ -149,6 +152,28 @@ def fetch(
         sets=sets,
         hosts=hosts,
         step_options={"fetch": {"deep": deep}},
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def rehearse(
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Have the built vLLM parse the wanted command line and make its configuration, without weights
+    and GPU memory; nothing that serves is touched."""
+    running.perform(
+        profile,
+        running.playbook_of("build", "verify", "fetch", "drafter", "rehearse"),
+        sets=sets,
+        hosts=hosts,
+        step_options={"rehearse": {"always": True}},
         lock_wait=lock_wait,
         as_json=as_json,
         quiet=quiet,

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
     """The resolved profile, reduced to the hosts that `--host` and `--limit` leave."""
-    from deployctl.config import overrides
+    from deployctl.config import overrides, redaction
     from deployctl.config.host_patterns import PatternError, select
     from deployctl.config.loader import load_profile
     from deployctl.engine.inspect.proxmox import readers
 
     loaded = load_profile(name, sets=list(sets), environ=os.environ, readers=readers())
     profile = loaded.profile
+    redaction.hide(redaction.values(profile, os.environ))
     for said in overrides.near_misses(os.environ, type(profile)):
         output.warn(said)
     if not hosts:
@@ -81,8 +82,16 @@ def perform(
         else playbook
     )
     check_skip(skip, chosen)
+    from deployctl.config import redaction
+    from deployctl.engine.inspect import exposure
     from deployctl.engine.run.options import Options
     from deployctl.report.document import report as render
+    from deployctl.steps import registry
+    from deployctl.steps.interface import SERVER
+
+    if registry.makers(SERVER) & {item.step for item in chosen.steps}:
+        for said in exposure.warnings(profile):
+            output.warn(said)
 
     options = Options(
         skip=frozenset(skip),
@@ -92,13 +101,13 @@ def perform(
         keep_failed=keep_failed,
         release=release,
         only_if_changed=only_if_changed,
-        render=render,
+        render=lambda record: redaction.document(render(record)),
     )
     document = _run(profile, chosen, options, quiet)
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
     if as_json:
-        output.say([output.as_text(document)])
+        output.say_document(document)
     else:
         from deployctl.report.summary import lines
 
@@ -107,11 +116,14 @@ def perform(
 
 
 def _run(profile: Profile, playbook: Playbook, options: Any, quiet: bool) -> dict[str, Any]:
+    from deployctl.config import redaction
     from deployctl.engine.run.coordinator import run
     from deployctl.report import document, store, terminal
 
     with terminal.listener(quiet) as listen:
-        made = document.report(run(profile, playbook, options, listen))
+        made: dict[str, Any] = redaction.document(
+            document.report(run(profile, playbook, options, listen))
+        )
     try:
         store.save(made)
         output.note(f"report: {store.save_page(made)}")
@@ -150,10 +162,13 @@ def leave(document: dict[str, Any], lines: Iterable[str], as_json: bool, code: i
 
 
 def of_plans(surveyed: Iterable[Mapping[str, Any]]) -> int:
-    """The exit code of the first step that a plan says cannot be done, else 0."""
+    """The exit code with which `up` would end for what plans say cannot be done, or is not known;
+    0 where there is no such step."""
     plans: list[HostPlan] = [host["plan"] for host in surveyed if "plan" in host]
-    impossible = next((plan.impossible for plan in plans if plan.impossible), None)
-    return 0 if impossible is None else impossible.step.failure.exit_code
+    impossible = [plan.impossible for plan in plans if plan.impossible is not None]
+    unknown = [step for plan in plans for step in plan.unknown]
+    stops = [*impossible, *unknown]
+    return stops[0].step.failure.exit_code if stops else 0
 
 
 def check_skip(skip: Sequence[str], playbook: Playbook) -> None:

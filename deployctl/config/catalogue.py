@@ -71,6 +71,15 @@ def check(entry: Entry, steps: Options, search: Search | None = None) -> str:
     return ""
 
 
+def warnings(entry: Entry, search: Search | None = None) -> list[str]:
+    """What a valid profile says that is not known here."""
+    if entry.word != "profile":
+        return []
+    path = str(entry.found.path.absolute())
+    drafter = load_profile(path, environ={}, search=search).profile.drafter
+    return [] if drafter is None else drafter.warnings()
+
+
 def as_document(found: Sequence[Entry]) -> dict[str, Any]:
     """The list as JSON data, by kind."""
     document: dict[str, Any] = {"schema": SCHEMA}

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from deployctl.engine.run import events
 from deployctl.engine.run.events import Event, Listener
+from deployctl.report import printable
 
 MARKS = {
     "changed": "done",
@@ -55,7 +56,7 @@ class Plain:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             # A full disk under the log must not end a run in the middle of a switch.
             with suppress(OSError):
-                print(f"{stamp} {text}", file=sys.stderr, flush=True)
+                print(f"{stamp} {printable.line(text)}", file=sys.stderr, flush=True)
 
     def _is_news(self, event: events.StepProgress) -> bool:
         key = (event.host, event.step)
@@ -124,15 +125,17 @@ def _live() -> Iterator[Listener]:
                     tasks[event.host, event.step],
                     total=None if event.fraction is None else 1.0,
                     completed=event.fraction or 0.0,
-                    note=f"{event.phase} {event.detail}"[:80],
+                    note=printable.line(f"{event.phase} {event.detail}"[:80]),
                 )
             case events.StepEnded():
                 known = tasks.pop((event.host, event.record.step), None)
                 if known is not None:
                     progress.remove_task(known)
-                console.print(describe(event), markup=False, highlight=False, soft_wrap=True)
+                text = printable.line(describe(event))
+                console.print(text, markup=False, highlight=False, soft_wrap=True)
             case events.StepNote() | events.RunStarted() | events.Waiting():
-                console.print(describe(event), markup=False, highlight=False, soft_wrap=True)
+                text = printable.line(describe(event))
+                console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     with progress:
         yield listen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
+from deployctl.steps.measuring import last_good
 from deployctl.steps.measuring.diagnosing import config_sentence, diagnosis, model_runner
 from deployctl.steps.measuring.gates import (
     ASKED,
@@ -30,7 +32,7 @@ from deployctl.steps.measuring.gates import (
     open_client,
 )
 from deployctl.vllm.acceptance import evidence
-from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
+from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
 from deployctl.vllm.client import prompt_sets
@@ -69,15 +71,21 @@ class AcceptanceStep(Step):
         settings = profile.acceptance
         if settings is None:
             raise self.fail(context, "the profile asks for no acceptance")
-        last_good, asked = _last_good(context, settings), asked_digest(settings)
+        before = last_good.last_good(context, self.name, settings)
+        asked = asked_digest(settings)
         settings = _as_tolerant(settings, context.wanted.option(self.name, "tolerance"))
-        gate = gate_of(settings, last_good["mean_acceptance_length"] if last_good else None)
-        protocol = make_protocol(settings, profile.model.served_name, gate)
+        earlier = last_good.earlier_of(before, settings)
+        protocol = make_protocol(settings, profile.model.served_name, gate_of(settings), earlier)
         with one_process(self, context) as of, open_client(context) as client:
             measured = measure(client, protocol, _shown(context))
+        protocol = _as_compared(protocol, measured)
+        if before is not None and settings.tolerance is not None and not earlier:
+            alone = f"not compared with release {before['release']}: its counts are not kept"
+            reasons = (*measured.judgement.reasons, f"{alone} by prompt")
+            measured.judgement = replace(measured.judgement, reasons=reasons)
         found = evidence_of(measured, protocol, settings)
         # Without a playbook's tolerance: what has passed is not asked about again every night.
-        found |= {ASKED: asked, "last_good": last_good, **of}
+        found |= {ASKED: asked, "last_good": last_good.shown(before, protocol, measured), **of}
         found["server"]["runner"] = model_runner(context)
         if measured.judgement.verdict == "pass":
             return found
@@ -96,7 +104,7 @@ class AcceptanceStep(Step):
                 host,
                 self.name,
                 f"{verdict}: {said}",
-                next="mend what the reason names, or give it more prompts: acceptance.prompts "
+                next="fix the cause named above, or measure more prompts: acceptance.prompts "
                 "names a set, acceptance.max_prompts how many of it",
                 evidence=found,
             )
@@ -126,9 +134,11 @@ def acceptance_sentence(evidence: Mapping[str, Any]) -> str:
     positions = f", per position {' '.join(rates)}" if rates else ""
     interval = evidence.get("interval")
     span = f" [{interval['low']:.2f}, {interval['high']:.2f}]" if interval else ""
+    prompts = evidence.get("prompts") or {}
+    asked = f", {prompts['asked']} of {prompts['in_set']} prompts" if prompts.get("in_set") else ""
     floor = (evidence.get("gate") or {}).get("floor")
     missed = f" (floor {floor:g})" if verdict == "fail" and floor is not None else ""
-    return f"{verdict}: mean acceptance length {length:.2f}{span}{missed}{positions}"
+    return f"{verdict}: mean acceptance length {length:.2f}{span}{missed}{positions}{asked}"
 
 
 def _as_tolerant(settings: AcceptanceSettings, tolerance: float | None) -> AcceptanceSettings:
@@ -138,27 +148,12 @@ def _as_tolerant(settings: AcceptanceSettings, tolerance: float | None) -> Accep
     return settings.model_copy(update={"tolerance": float(tolerance)})
 
 
-def _last_good(context: Context, settings: AcceptanceSettings) -> dict[str, Any] | None:
-    """What the last good release reached on the same prompts: its id, length and positions.
-
-    None on the way to a release that was named: it is not asked to be the best of all.
-    """
-    if context.wanted.pinned is not None:
-        return None
-    releases = context.answers.get("releases") or {}
-    for name in ("current", "previous"):
-        release = releases.get(name)
-        manifest = (releases.get("releases") or {}).get(release) or {}
-        before = (manifest.get("evidence") or {}).get(AcceptanceStep.name) or {}
-        if before.get("verdict") != "pass":
-            continue
-        if comparable(before.get("prompts") or {}) == comparable(prompts_of(settings)):
-            return {
-                "release": release,
-                "mean_acceptance_length": before["mean_acceptance_length"],
-                "per_position": before["per_position"],
-            }
-    return None
+def _as_compared(protocol: Protocol, measured: Measured) -> Protocol:
+    """The protocol with the last good release's length on the prompts that both were asked."""
+    common = [protocol.earlier[key] for key in measured.keys if key in protocol.earlier]
+    return replace(
+        protocol, gate=replace(protocol.gate, last_good=mean_acceptance_length(pooled(common)))
+    )
 
 
 def _expected(found: Evidence) -> float | None:
@@ -169,8 +164,8 @@ def _expected(found: Evidence) -> float | None:
     return max(lengths, default=None)
 
 
-def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gate:
-    """The profile's gate; `last_good` is the last good release's length on the same prompts."""
+def gate_of(settings: AcceptanceSettings) -> Gate:
+    """The profile's gate."""
     floors = settings.min_length, settings.min_rate, settings.min_per_position or None
     return Gate(
         min_length=settings.min_length,
@@ -179,44 +174,38 @@ def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gat
         min_drafts=settings.min_drafts,
         confidence=settings.confidence,
         tolerance=settings.tolerance,
-        last_good=last_good,
         drafts_asked="min_drafts" in settings.model_fields_set
         or any(floor is not None for floor in floors),
     )
 
 
-def make_protocol(settings: AcceptanceSettings, model: str, gate: Gate) -> Protocol:
-    """How the profile wants acceptance measured; raises `ConfigError` for an unknown prompt set."""
+def make_protocol(
+    settings: AcceptanceSettings,
+    model: str,
+    gate: Gate,
+    earlier: Mapping[str, Counts] | None = None,
+) -> Protocol:
+    """How the profile wants acceptance measured; raises `ConfigError` for an unknown prompt set.
+
+    Prompts are drawn by the seed; those that the last good release was asked come first.
+    """
+    earlier = earlier or {}
     prompts = prompt_sets.load(settings.prompts)
+    order = prompt_sets.drawn(prompts.prompts, settings.seed)
+    order.sort(key=lambda prompt: prompt.key not in earlier)
     return Protocol(
         model=model,
         prompt_set=prompts.name,
-        prompts=prompts.prompts[: settings.max_prompts],
+        prompts=tuple(order[: settings.max_prompts]),
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
         thinking=settings.thinking,
         timeout=settings.timeout,
         gate=gate,
         seed=settings.seed,
+        in_set=len(prompts.prompts),
+        earlier=earlier,
     )
-
-
-def prompts_of(settings: AcceptanceSettings) -> dict[str, Any]:
-    """How the prompts are chosen and asked, as it is stored beside a result."""
-    return {
-        "set": settings.prompts,
-        "limit": settings.max_prompts,
-        "max_tokens": settings.max_tokens,
-        "temperature": settings.temperature,
-        "thinking": settings.thinking,
-        "seed": settings.seed,
-    }
-
-
-def comparable(prompts: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same for two results to compare."""
-    names = ("set", "max_tokens", "temperature", "thinking")
-    return {name: prompts.get(name) for name in names}
 
 
 def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSettings) -> Evidence:
@@ -226,8 +215,21 @@ def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSett
         "samples": len(measured.samples),
         "requests": measured.requests,
         "seconds": round(measured.seconds, 3),
-        "prompts": prompts_of(settings)
-        | {"longest_prompt_tokens": max(measured.prompt_tokens, default=None)},
+        "prompts": last_good.prompts_of(settings)
+        | {
+            "asked": measured.requests,
+            "in_set": protocol.in_set,
+            "longest_prompt_tokens": max(measured.prompt_tokens, default=None),
+        },
+        "by_prompt": [
+            {
+                "prompt": key,
+                "drafts": sample.drafts,
+                "draft_tokens": sample.draft_tokens,
+                "accepted_tokens": sample.accepted_tokens,
+            }
+            for key, sample in zip(measured.keys, measured.samples, strict=True)
+        ],
         "server": {"version": measured.version, "model": protocol.model},
         "other_traffic": {
             "tokens": measured.foreign_tokens,

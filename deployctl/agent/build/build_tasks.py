@@ -8,29 +8,42 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Callable, Dict, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
+from ..core.regular_files import open_regular
 from . import checkouts, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
 INSTALLER = "deployctl"
 
 
-def offer(directory: str, python: str, *requirements: str) -> int:
+def offer(directory: str, python: str, uv: str, *requirements: str) -> int:
     """Put wheels that pip's own configuration offers (uv does not read it) into `directory`.
 
-    pip must run under the version that the wheels are for, so it is looked for with that name.
+    pip must run under the version that the wheels are for. A Python of that version may have none
+    (Debian's has not): uv brings it one.
     """
     os.makedirs(directory, exist_ok=True)
-    name = python if os.sep in python else f"python{python}"
-    argv = [name, "-I", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    argv = [*_pip(python, uv), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     try:
         return subprocess.call([*argv, "--dest", directory, *requirements])
     except OSError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        print(f"{argv[0]}: {error}", file=sys.stderr)
         return 1
+
+
+def _pip(python: str, uv: str) -> List[str]:
+    """pip under this Python, given by its version or path."""
+    own = [python if os.sep in python else f"python{python}", "-I", "-m", "pip"]
+    try:
+        asked = subprocess.run([*own, "--version"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return own
+    except OSError:
+        pass  # no such Python here; uv finds or brings one
+    return [uv, "tool", "run", "--python", python, "--from", "pip", "pip"]
 
 
 def provide(environment: str, distribution: str, local: str) -> int:
@@ -52,9 +65,9 @@ def provide(environment: str, distribution: str, local: str) -> int:
     metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
     files = {"METADATA": metadata, "INSTALLER": INSTALLER + "\n"}
     for name, text in files.items():
-        write_text(os.path.join(site, info, name), text)
+        write_text(os.path.join(site, info, name), text, 0o644)
     lines = [f"{info}/{name},,{len(text)}\n" for name, text in files.items()]
-    write_text(os.path.join(site, info, "RECORD"), "".join(lines) + f"{info}/RECORD,,\n")
+    write_text(os.path.join(site, info, "RECORD"), "".join(lines) + f"{info}/RECORD,,\n", 0o644)
     print(f"vllm {version} is provided by {distribution}")
     return 0
 
@@ -81,7 +94,7 @@ def link(base: str, environment: str) -> int:
         path = os.path.join(environment, "bin", name)
         if os.path.islink(path) or not os.path.isfile(path):
             continue
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             data = file.read()
         if b"\0" in data or base.encode() not in data:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import queue
 import re
 import select
 import socket
@@ -14,8 +15,9 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Dict, List, Optional, Set, Tuple
 from urllib.parse import urlsplit
 
-from ..core.interface import AgentError, Call
+from ..core.interface import BEAT, AgentError, Call
 from ..processes.processes import describe_process, everyone
+from ..wire.answers import Listener, Process
 
 LISTEN = "0A"
 """TCP_LISTEN in /proc/net/tcp, as the kernel's Documentation/networking/proc_net_tcp.rst says."""
@@ -25,7 +27,7 @@ RELAY_WINDOW = 1 << 20
 """Bytes that a relay sends ahead of what was acknowledged."""
 
 
-def listener(call: Call, port: int) -> Dict[str, Any]:
+def listener(call: Call, port: int) -> Listener:
     """Who listens on a TCP port of this network namespace, on any address.
 
     `holders` are described as processes are. `unknown` says why a holder could not be named
@@ -94,7 +96,7 @@ def _address(text: str) -> str:
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
 
 
-def _holders(inodes: Set[int]) -> Tuple[List[Tuple[Dict[str, Any], Set[int]]], int]:
+def _holders(inodes: Set[int]) -> Tuple[List[Tuple[Process, Set[int]]], int]:
     """Processes that hold any of these sockets, and how many processes could not be read."""
     holders = []
     unreadable = 0
@@ -209,7 +211,7 @@ class _Relay:
         open_ends = 2
         try:
             while open_ends:
-                item = self._call.inbox.get()
+                item = self._next()
                 if item is None:
                     break
                 if "data" in item:
@@ -232,6 +234,13 @@ class _Relay:
             self._moved.notify_all()
         reader.join()
         return {"sent": sent, "received": self._received}
+
+    def _next(self) -> Any:
+        while True:
+            try:
+                return self._call.inbox.get(timeout=BEAT)
+            except queue.Empty:
+                self._call.beat()
 
     def _send(self, data: bytes) -> None:
         """All of it, as the server takes it; one that takes nothing is given up with the call."""

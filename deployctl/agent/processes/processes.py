@@ -8,9 +8,10 @@ import select
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..core.interface import AgentError, Call
+from ..wire.answers import Process
 from . import namespaces
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -27,6 +28,23 @@ class Stat(NamedTuple):
     session: int
     cpu: int
     start: int
+
+
+def moved(stats: Iterable[Stat]) -> Optional[Dict[str, int]]:
+    """Bytes that processes have `read` from disks and `written` to them, as /proc/PID/io counts
+    (proc_pid_io(5)); None where that may not be read of one."""
+    total = {"read": 0, "written": 0}
+    for stat in stats:
+        try:
+            with open(f"/proc/{stat.pid}/io", encoding="ascii") as file:
+                counts = dict(line.split(": ") for line in file.read().splitlines())
+            total["read"] += int(counts["read_bytes"])
+            total["written"] += int(counts["write_bytes"])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except (OSError, KeyError, ValueError):
+            return None
+    return total
 
 
 def read_stat(pid: int) -> Optional[Stat]:
@@ -147,7 +165,7 @@ def read_cmdline(pid: int) -> bytes:
         return b""
 
 
-def describe_process(stat: Stat) -> Dict[str, Any]:
+def describe_process(stat: Stat) -> Process:
     """What a person must know to recognise a process."""
     return {
         "pid": stat.pid,
@@ -230,7 +248,7 @@ def wait(held: Dict[int, int], pids: Sequence[int], seconds: float) -> List[int]
     return waiting
 
 
-def describe(call: Call, pid: int) -> Dict[str, Any]:
+def describe(call: Call, pid: int) -> Process:
     """One process; error `gone` where there is none."""
     stat = read_stat(pid)
     if stat is None:

@@ -7,7 +7,6 @@ which is a failure) · failed · lost (it and its supervisor are gone without a 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,20 +15,22 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
+from ..core import inheritance
 from ..core.archive import archive
-from ..core.atomic_files import write_json
+from ..core.atomic_files import read_json, write_json
 from ..core.interface import AgentError, Call
+from ..core.redaction import LogMask, forms, hidden
+from ..core.regular_files import read_piece
 from ..processes import processes
+from ..wire.answers import LogPart, UnitState
 from . import systemd
+from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
+LOAD_OPTION, DRAIN_OPTION = "--enable-server-load-tracking", "--shutdown-timeout"
+"""Options of `vllm serve` with which it counts requests, and lets them end when it is stopped."""
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
-INHERITED = re.compile(
-    r"^(HOME|PATH|USER|LOGNAME|SHELL|TMPDIR|TZ|LANG|LC_\w+|LD_LIBRARY_PATH|CUDA_HOME|CUDA_PATH"
-    r"|XDG_CACHE_HOME|HF_HOME|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)$"
-)
-"""Variables of the host that a server is given; all others come from its profile."""
 
 
 def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
@@ -43,10 +44,11 @@ def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
     return "starting" if supervised else "lost"
 
 
-def state(call: Call, name: str) -> Dict[str, Any]:
+def state(call: Call, name: str) -> UnitState:
     """What has become of the server: state, process, release, and every process it consists of.
 
-    `cpu` is the seconds of processor time of all members together; `supervised` says whether
+    `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
+    read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
     """
@@ -74,6 +76,7 @@ def state(call: Call, name: str) -> Dict[str, Any]:
         "log": spec["log"],
         "kind": spec["kind"],
         "cpu": sum(m.cpu for m in members) / processes.TICKS,
+        "io": processes.moved(members),
         "members": [processes.describe_process(m) for m in members],
     }
 
@@ -91,7 +94,7 @@ def start(
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
-) -> Dict[str, Any]:
+) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
@@ -105,6 +108,7 @@ def start(
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
+        "umask": call.umask,
         "log": call.path(log) if log else unit.file("server.log"),
         "release": release,
         "grace": grace,
@@ -127,6 +131,7 @@ def start(
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
+    _forget_secrets(unit, spec["log"])
     if os.path.exists(spec["log"]):
         os.replace(spec["log"], spec["log"] + ".1")
     for stale in ("kept", "secrets.json"):
@@ -137,10 +142,19 @@ def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) 
     write_json(unit.file("spec.json"), spec, 0o600)
 
 
+def _forget_secrets(unit: Unit, log: str) -> None:
+    """Nobody runs who needs them; what a supervisor that was killed left in the log goes, too."""
+    path = unit.file("secrets.json")
+    with suppress(OSError):
+        LogMask(log, (read_json(path) or {}).values()).tend()
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
 def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
     """The same for whoever launches: a person's own variables neither change nor leak into it."""
     inherited = call.environment()
-    env = {name: value for name, value in inherited.items() if INHERITED.match(name)}
+    env = inheritance.kept(inherited, inheritance.SERVER)
     env.update(wanted or {})
     return env
 
@@ -166,12 +180,14 @@ def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # The server may read its supervisor's environment.
+        env=inheritance.kept(call.environment(), inheritance.SERVER),
         cwd="/",
         start_new_session=True,
     )
 
 
-def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> Dict[str, Any]:
+def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> UnitState:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if unit.record(serial).get("state") not in (None, "starting"):
@@ -183,27 +199,34 @@ def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) ->
 
 def keep(
     call: Call, name: str, pid: Optional[int] = None, start: Optional[int] = None
-) -> Dict[str, Any]:
+) -> UnitState:
     """This process was proven (None: it was not asked): restart after failures from now on."""
     unit = Unit(call, name)
     write_json(unit.file("kept"), {"pid": pid, "start": start})
     return state(call, name)
 
 
-def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
+def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str, Any]:
     """End the server, its engine cores and its workers; returns who went how.
 
-    `left` lists processes that survived even SIGKILL (stuck in a driver): a reboot is needed.
+    `load` is the URL at which it counts its requests: `requests` then says how many were in flight
+    and how many were cut off; None where it does not count them. `left` lists processes that
+    survived even SIGKILL (stuck in a driver): a reboot is needed.
     """
     unit = Unit(call, name)
     if not os.path.isdir(unit.directory):
         return _absent()
     with unit.alone():
-        return _stop(call, unit, grace)
+        spec = unit.spec() or {}
+        tracks = LOAD_OPTION in spec.get("argv", ())
+        with Watch(call, load if tracks else "") as watch:
+            stopped = _stop(call, unit, grace)
+    return dict(stopped, requests=watch.told(DRAIN_OPTION in spec.get("argv", ())))
 
 
 def _absent() -> Dict[str, Any]:
-    return {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+    gone = {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+    return dict(gone, requests={"in_flight": None, "cut_off": None})
 
 
 def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
@@ -220,6 +243,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
     # Whatever the supervisor left, or all of it where no supervisor lived.
     rest = processes.stop_all(lambda: unit.members(spec, record), grace)
     left = unit.members(spec, record)
+    if not left:
+        _forget_secrets(unit, spec["log"])
     if not left and record.get("state") not in ENDED:
         record = dict(record, state="stopped", ended=time.time())
         with suppress(OSError):  # on a full disk it is stopped all the same
@@ -249,7 +274,7 @@ def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
         os.close(fd)
 
 
-def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str, Any]:
+def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> LogPart:
     """A part of the server's log from a byte offset, up to whole lines while it runs.
 
     A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
@@ -260,21 +285,18 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
     record = unit.record(spec.get("serial"))
     # Looked at before the log is: nothing comes after the last words of a process that is gone.
     runs = alive(record, record)
-    try:
-        file = open(spec.get("log", ""), "rb")
-    except FileNotFoundError:
-        return {"text": "", "offset": 0, "size": 0, "turned": False}
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        turned = offset > size
-        begin = 0 if turned else (max(0, size + offset) if offset < 0 else offset)
-        file.seek(begin)
-        data = file.read(limit)
+    data, begin, size = read_piece(spec.get("log", ""), offset, limit)
     whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
     if not runs and len(data) < limit:
         whole = data
-    text = whole.decode("utf-8", "replace")
-    return {"text": text, "offset": begin + len(whole), "size": size, "turned": turned}
+    known = read_json(unit.file("secrets.json")) or {}
+    text = hidden(whole, forms(known.values())).decode("utf-8", "replace")
+    return {
+        "text": text,
+        "offset": begin + len(whole),
+        "size": size,
+        "turned": offset > size and os.path.exists(spec.get("log", "")),
+    }
 
 
 OPERATIONS = (state, start, keep, stop, log)

@@ -28,7 +28,7 @@ from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.builds.damage import blamed
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Context, Deployment, Plan, Step, Unanswered
-from deployctl.steps.servers.readiness import reachable
+from deployctl.steps.servers.stopping import reachable
 
 
 @dataclass

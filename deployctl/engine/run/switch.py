@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from deployctl.config import redaction
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger.earlier import previous_deployment
 from deployctl.engine.run import events
@@ -22,6 +23,7 @@ from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
+from deployctl.steps.servers.stopping import stop_unit
 
 RESTORED = "restore-"
 """What stands before the names of the way back's steps in a record."""
@@ -63,7 +65,7 @@ def _serves(work: Work) -> bool:
 
 
 def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "") -> None:
-    entry = ledger.phase(run, work.record, phase, why, step)
+    entry = redaction.document(ledger.phase(run, work.record, phase, why, step))
     work.connected.session.call("releases.record", profile=work.wanted.profile.name, entry=entry)
 
 
@@ -108,7 +110,6 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         work.record.way_back = error
         return
     assert wanted.pinned is not None
-    name = wanted.profile.name
     try:
         _note(run, work, "restoring", why)
     except RemoteError as error:
@@ -126,7 +127,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     )
     work.gaps.interrupted()
     try:
-        session.call("units.stop", name=name, grace=wanted.profile.serve.stop_grace)
+        stop_unit(session, wanted.profile)
     except (RemoteError, ConnectionLost) as error:
         work.record.way_back = error
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.hosts.stream import upload
+from deployctl.hosts.upload import upload
 from deployctl.steps import job
 from deployctl.steps.builds import environments
 from deployctl.steps.interface import Context, Step
@@ -280,7 +280,7 @@ def already_built(context: Context) -> bool:
     if state["state"] != "done":
         return False
     try:
-        facts = session.call("environment.complete", environment=context.release.environment)
+        facts = environments.complete(context)
     except RemoteError as error:
         if error.kind != "no-environment":
             raise

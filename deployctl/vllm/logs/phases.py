@@ -89,6 +89,13 @@ FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
 """The same by functions of vLLM on the stack, innermost purpose first."""
 _PHASE = re.compile("|".join(pattern.pattern for _, pattern in PHASES))
 _MEMORY = re.compile("|".join(pattern.pattern for _, pattern in MEMORY))
+BAR = re.compile(r"(?P<label>[^|]*?)\d+%\|[^|]*\|\s*(?P<done>[\d.]+)(?P<unit>[kMGT]?)i?B?/")
+"""A progress bar as tqdm draws it: `label: 45%|####  | 5/11 [00:01<00:02]`."""
+STEP = re.compile(r"^(?P<label>)\[(?P<done>\d+)(?P<unit>)/\d+\]")
+"""A compiler's counter, as ninja prints it: `[3/40] …`."""
+UNITS = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+BARS = 200
+"""Labels of bars that are followed; what draws ever new ones gets nowhere."""
 _SHARDS = re.compile(r"checkpoint shards:.*?\|\s*(\d+)/(\d+)")
 _CAPTURE = re.compile(r"Capturing CUDA graph.*?\|\s*(\d+)/(\d+)")
 
@@ -109,19 +116,23 @@ def memory_of(text: str) -> tuple[str, ...]:
 
 @dataclass
 class Startup:
-    """Follows one start: feed it lines; `phase` is the last reached, `seconds` each took."""
+    """Follows one start: feed it lines; `phase` is the last reached, `seconds` each took, `bars`
+    how far each progress bar has come."""
 
     phase: str = "starting"
     detail: str = ""
     reached: dict[str, float] = field(default_factory=dict)
+    bars: dict[str, float] = field(default_factory=dict)
 
-    def feed(self, text: str, at: float) -> None:
-        """Take new log text, read at `at` seconds after the start."""
-        for line in re.split(r"[\r\n]+", text):
-            self._line(line, at)
+    def feed(self, text: str, at: float) -> bool:
+        """Take new log text, read at `at` seconds after the start; whether it shows progress: a
+        phase reached for the first time, or a bar further than before. Words alone are none."""
+        lines = re.split(r"[\r\n]+", text)
+        return sum(self._line(line, at) for line in lines) > 0
 
-    def _line(self, line: str, at: float) -> None:
+    def _line(self, line: str, at: float) -> bool:
         said = bare(line)
+        before = len(self.reached)
         for name in phases_of(said):
             if name not in self.reached:
                 self.reached[name] = at
@@ -130,6 +141,21 @@ class Startup:
             found = pattern.search(said)
             if found:
                 self.detail = f"{found[1]} of {found[2]}"
+        return self._advanced(said) or len(self.reached) > before
+
+    def _advanced(self, said: str) -> bool:
+        found = BAR.search(said) or STEP.search(said)
+        if found is None:
+            return False
+        label = found["label"].strip()
+        try:
+            done = float(found["done"]) * 1000 ** UNITS[found["unit"]]
+        except ValueError:
+            return False
+        if done <= self.bars.get(label, 0.0) or (len(self.bars) >= BARS and label not in self.bars):
+            return False
+        self.bars[label] = done
+        return True
 
     def seconds(self, until: float) -> dict[str, float]:
         """How long each phase took, in the order reached."""

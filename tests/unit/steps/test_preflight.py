@@ -169,10 +169,77 @@ def test_what_fails_is_told_before_what_is_unknown() -> None:
     assert made.status == "blocked" and "cuInit: CUDA_ERROR_UNKNOWN" in made.reason
 
 
-def test_a_gpu_that_the_profile_names_must_be_there() -> None:
+def on_gpus(indices: list[int]) -> Deployment:
     deployment = wanted("cuda")
-    serve = deployment.profile.serve.model_copy(update={"gpus": [3]})
+    serve = deployment.profile.serve.model_copy(update={"gpus": indices})
     profile = deployment.profile.model_copy(update={"serve": serve})
-    made = plan(Deployment(profile, profile.hosts[0]))
+    return Deployment(profile, profile.hosts[0])
+
+
+def test_a_gpu_that_the_profile_names_must_be_there() -> None:
+    made = plan(on_gpus([3]))
     assert made.status == "blocked"
     assert "serve.gpus names GPU 3, the host has 1" in made.reason
+
+
+LIBRARIES = {"libnuma.so.1": True, "libgomp.so.1": True}
+
+
+@pytest.mark.parametrize(
+    ("there", "source", "verdict"),
+    [
+        (True, {"release": "0.33.0"}, "ok"),
+        (False, {"release": "0.33.0"}, "failed"),
+        (False, {"url": "https://example.org/vllm", "ref": "main"}, "warning"),
+        (None, {"release": "0.33.0"}, "warning"),
+    ],
+)
+def test_libnuma_of_the_cpu_build(there: bool | None, source: Any, verdict: str) -> None:
+    tools = {**NO_TOOLS, "git": "/bin/git", "memory_available": 64 * GIB}
+    made = plan(
+        wanted(**source), tools={**tools, "libraries": {**LIBRARIES, "libnuma.so.1": there}}
+    )
+    assert verdicts(made)["libraries"] == verdict
+    if verdict == "failed":
+        assert made.status == "blocked"
+        assert "install libnuma1 (Debian, Ubuntu), numactl-libs (Fedora)" in made.reason
+
+
+@pytest.mark.parametrize(
+    ("target", "tools", "verdict"),
+    [
+        ("cpu", {"g++": None}, "warning"),
+        ("cpu", {"g++": "/bin/g++"}, "ok"),
+        ("cuda", {"cc": None, "gcc": None, "clang": None, "g++": "/bin/g++"}, "warning"),
+        ("cuda", {"cc": None, "gcc": None, "clang": "/bin/clang"}, "ok"),
+    ],
+)
+def test_a_compiler_for_what_is_compiled_at_a_start(
+    target: str, tools: dict[str, Any], verdict: str
+) -> None:
+    given = {**NO_TOOLS, "memory_available": 64 * GIB, "libraries": LIBRARIES, **tools}
+    made = plan(wanted(target), tools=given)
+    assert verdicts(made)["compiler"] == verdict
+    assert made.status == "unchanged"
+
+
+def test_no_compiler_is_needed_by_a_cpu_that_runs_eagerly() -> None:
+    deployment = wanted()
+    deployment.profile.serve.args["enforce-eager"] = True
+    assert "compiler" not in verdicts(plan(deployment))
+
+
+def test_what_is_not_known_of_other_gpus_does_not_matter() -> None:
+    lost = "Unable to determine the device handle for GPU1"
+    remark = "WARNING: infoROM is corrupted at gpu 0000:00:06.0"
+    gpu = {**GPU, "remarks": [remark], "unknown": {"persistence_mode": "[N/A]"}}
+    answer = {**PRESENT, "gpus": [gpu], "incomplete": lost}
+    made = plan(on_gpus([0]), gpus=answer)
+    assert made.status == "unchanged", made.reason
+    said = [c["say"] for c in made.evidence["checks"] if c["verdict"] == "warning"]
+    assert f"GPU 0: {remark}" in said
+    assert "GPU 0: nvidia-smi says persistence_mode is '[N/A]'" in said
+    made = plan(on_gpus([1]), gpus=answer)
+    assert (
+        made.status == "unknown" and f"GPU 1 of the host, not all are known: {lost}" in made.reason
+    )

@@ -58,3 +58,32 @@ def test_switched_off_compilation_is_no_phase() -> None:
         1.0,
     )
     assert startup.reached == {}
+
+
+ACCESS = 'INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 500 Internal Server Error\n'
+
+
+def test_a_phase_and_a_bar_that_moves_are_progress_and_words_are_none() -> None:
+    start = Startup()
+    assert start.feed("INFO 01-01 [x.py:1] Starting to load model /m...\n", 1.0)
+    assert not start.feed("INFO 01-01 [x.py:1] Starting to load model /m...\n", 2.0)
+    assert not start.feed(ACCESS * 50, 3.0)
+    assert not start.feed("WARNING: still waiting for something\n" * 50, 4.0)
+    bar = "Loading safetensors checkpoint shards:  {}% Completed | {}/4 [00:01<00:02]\n"
+    assert not start.feed(bar.format(0, 0), 5.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("Fetching 5 files:  20%|##        | 1/5 [00:01<00:04]", "Fetching 5 files:  40%|## | 2/5"),
+        ("model.safetensors:  10%|# | 512M/5.0G [00:09<", "model.safetensors:  20%|# | 1.0G/5.0G"),
+        ("[3/40] nvcc a.cu", "[4/40] nvcc b.cu"),
+    ],
+)
+def test_a_bar_is_progress_only_while_it_moves_on(first: str, later: str) -> None:
+    start = Startup()
+    assert start.feed(first + "\n", 1.0)
+    assert not start.feed(first + "\n", 2.0)
+    assert start.feed(later + "\n", 3.0)
+    assert not start.feed(first + "\n", 4.0)
