@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from deployctl import cancel
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts import refusal
 from deployctl.hosts.bundle import BOOTSTRAP, bundle
@@ -164,16 +165,20 @@ class Session:
                 return ready
 
     def _request(self, calls: Sequence[Call], on_event: Event | None) -> list[dict[str, Any]]:
+        cancel.check()
         number, box = self._open(calls)
         try:
-            while True:
-                message = box.get()
-                if "results" in message:
-                    return list(message["results"])
-                if "lost" in message:
-                    raise self._gone()
-                if on_event is not None:
-                    on_event(message["event"])
+            with cancel.waking(lambda: box.put({"woken": True})):
+                while True:
+                    message = box.get()
+                    if "results" in message:
+                        return list(message["results"])
+                    if "lost" in message:
+                        raise self._gone()
+                    if "woken" in message:
+                        cancel.check()
+                    elif on_event is not None:
+                        on_event(message["event"])
         except BaseException:
             self._send({"cancel": number})
             raise

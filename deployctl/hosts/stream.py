@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deployctl import cancel
 from deployctl.errors import HostError
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class Stream:
         """The next event, blocking; None when the operation has ended or the host is gone."""
         if self._ended:
             return None
-        message = self._box.get()
+        with cancel.waking(lambda: self._box.put({"woken": True})):
+            while "woken" in (message := self._box.get()):
+                cancel.check()
         if "event" in message:
             event: dict[str, Any] = message["event"]
             return event

@@ -93,6 +93,12 @@ def is_git(source: SourceSettings) -> bool:
     return source.pr is not None or source.ref is not None or source.path is not None
 
 
+def moves(source: SourceSettings) -> bool:
+    """Whether a source is a name in somebody's repository, which may be moved at any time; a
+    checkout is each host's own."""
+    return source.pr is not None or source.ref is not None
+
+
 def describe(source: SourceSettings, resolved: Mapping[str, Any] | None) -> str:
     """A source as people name it."""
     if source.release is not None:

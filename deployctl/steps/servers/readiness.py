@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from deployctl import cancel
 from deployctl.errors import NotReady
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import Context, Step
@@ -123,7 +124,7 @@ class Readiness:
                 raise self._failure(f"it hangs in phase {phase}: {silent}", unit)
             if ready.limit is not None and now - self.began > ready.limit:
                 raise self._failure(f"not ready within {ready.limit:g} s, phase {phase}", unit)
-            time.sleep(POLL)
+            cancel.sleep(POLL)
             # While this machine stood still, nobody looked: that is no silence of the server's.
             overslept = time.monotonic() - now - POLL
             self.looked += overslept
@@ -215,7 +216,7 @@ class Readiness:
                 self._healthy(unit)
             except NotReady as found:
                 return found
-            time.sleep(POLL)
+            cancel.sleep(POLL)
         self._read_log()
         return self._failure(f"{what}: {error}")
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
+from deployctl import cancel
 from deployctl.vllm import json_text
 from deployctl.vllm.client import address
 from deployctl.vllm.client.answers import WORD, Answer, Assembly, Malformed, read, whole
 from deployctl.vllm.client.event_stream import EventStream
 from deployctl.vllm.client.outcome import RequestFailed, kind_of, translated
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Client:
 
     def metrics(self, timeout: float = 10.0) -> str:
         """The text of /metrics; raises `RequestFailed`."""
-        return self._runner.run(self._fetch("GET", "/metrics", timeout)).decode("utf-8", "replace")
+        return self._run(self._fetch("GET", "/metrics", timeout)).decode("utf-8", "replace")
 
     def count_tokens(
         self, model: str, messages: Sequence[Mapping[str, Any]], timeout: float = 10.0
@@ -136,24 +139,37 @@ class Client:
         """How many tokens a conversation has for the server; None where it has no /tokenize."""
         body = {"model": model, "messages": [dict(message) for message in messages]}
         try:
-            document = json_text.parsed(
-                self._runner.run(self._fetch("POST", "/tokenize", timeout, body))
-            )
+            document = json_text.parsed(self._run(self._fetch("POST", "/tokenize", timeout, body)))
         except (RequestFailed, ValueError):
             return None
         return whole(document.get("count")) if isinstance(document, Mapping) else None
 
     def send(self, request: Request) -> Answer:
         """One answer; raises `RequestFailed` within the request's timeout."""
-        return self._runner.run(self._send(request))
+        return self._run(self._send(request))
 
     def send_all(
         self, requests: Sequence[Request], concurrency: int
     ) -> list[Answer | RequestFailed]:
         """Several answers, at most `concurrency` at once, in the order of their requests."""
-        return self._runner.run(self._send_all(requests, concurrency))
+        return self._run(self._send_all(requests, concurrency))
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run to the end, or to an interrupt of this thread."""
+        loop = self._runner.get_loop()
+
+        async def watched() -> T:
+            task = asyncio.ensure_future(work)
+            with cancel.waking(lambda: loop.call_soon_threadsafe(task.cancel)):
+                return await task
+
+        try:
+            return self._runner.run(watched())
+        except asyncio.CancelledError:
+            cancel.check()
+            raise
 
     async def _send_all(
         self, requests: Sequence[Request], concurrency: int
@@ -241,7 +257,7 @@ class Client:
 
     def _json(self, path: str, timeout: float) -> Any:
         try:
-            return json_text.parsed(self._runner.run(self._fetch("GET", path, timeout)))
+            return json_text.parsed(self._run(self._fetch("GET", path, timeout)))
         except ValueError as error:
             raise RequestFailed("bad-answer", f"{path}: not JSON: {error}") from error
 
