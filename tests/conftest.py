@@ -47,6 +47,6 @@ hypothesis.settings.load_profile("deployctl")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker has the real server, and what takes longest begins first."""
     for item in items:
-        if item.get_closest_marker("vllm"):
+        if item.get_closest_marker("vllm") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("vllm"))
     items.sort(key=lambda item: not item.get_closest_marker("long"))

@@ -12,10 +12,13 @@ from deployctl import __version__
 from deployctl.cli import (
     build,
     clean,
+    completion,
     deploy,
     drafter,
+    explain,
     export,
     fixes,
+    init,
     inspect,
     measure,
     output,
@@ -47,11 +50,14 @@ deploy.register(app)
 build.register(app)
 fixes.register(app)
 clean.register(app)
+completion.register(app)
 inspect.register(app)
+explain.register(app)
 releases.register(app)
 measure.register(app)
 report.register(app)
 export.register(app)
+init.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")
@@ -59,7 +65,10 @@ app.add_typer(schedule.app, name="schedule")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"deployctl {__version__}")
+        from deployctl.cli.version import commit
+
+        built = commit()
+        print(f"deployctl {__version__}" + (f" ({built})" if built else ""))
         raise typer.Exit
 
 
@@ -96,7 +105,8 @@ def _tell(error: DeployError) -> None:
     output.note(f"error: {error.what}")
     if error.why:
         first, *rest = error.why.splitlines()
-        output.note("\n".join([f"  why: {first}", *(f"       {line}" for line in rest)]))
+        for text in (f"  why: {first}", *(f"       {line}" for line in rest)):
+            output.note(text)
     if error.next:
         output.note(f"  next: {error.next}")
 
@@ -106,7 +116,7 @@ def _usage(error: Any) -> int:
     error.show()
     if "--json" in sys.argv:
         refusal = UsageError(error.format_message(), next="deployctl --help")
-        output.say([output.as_text(refused(None, refusal))])
+        output.say_document(refused(None, refusal))
     return int(error.exit_code)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from deployctl.cli import options, running
+from deployctl.cli import options, output, running
+from deployctl.errors import StagingFailed, Undecided, UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -58,21 +59,54 @@ def clean(
 
 
 def doctor(
-    profile: options.Profile,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", "-p", envvar="DEPLOYCTL_PROFILE", help="Profile name or file."),
+    ] = None,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
+    container_conf: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Examine this container's configuration instead of hosts."
+        ),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="The node's devices as `ls -l /dev/nvidia*` prints them."
+        ),
+    ] = None,
+    cgroup: Annotated[
+        int | None, typer.Option(metavar="1|2", min=1, max=2, help="The node's control groups.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Examine the profile's hosts: disk, memory, port, tools, and the whole way to the GPU."""
-    from deployctl.engine.inspect.doctor import examine
-    from deployctl.errors import StagingFailed, Undecided
+    """Examine the profile's hosts: disk, memory, port, tools, and the whole way to the GPU; or,
+    with --container-conf, a file alone."""
     from deployctl.report import findings
 
+    if container_conf is not None:
+        from deployctl.engine.inspect import container_conf as reader
+
+        document = reader.examine(container_conf, devices, cgroup)
+        output.show(document, findings.of_conf(document), as_json)
+        raise typer.Exit(_code({f["verdict"] for f in document["findings"]}))
+    if devices is not None or cgroup is not None:
+        raise UsageError("--devices and --cgroup belong to --container-conf")
+    if profile is None:
+        raise UsageError("--profile is missing", next="name a profile, or --container-conf FILE")
+    from deployctl.engine.inspect.doctor import examine
+
     document = examine(running.load(profile, sets, hosts))
-    found = {f["verdict"] for host in document["hosts"] for f in host.get("findings", ())}
-    code = Undecided.exit_code if "unknown" in found else 0
-    code = StagingFailed.exit_code if "failed" in found else code
+    code = _code({f["verdict"] for host in document["hosts"] for f in host.get("findings", ())})
     running.leave(document, findings.lines(document), as_json, code)
+
+
+def _code(verdicts: set[str]) -> int:
+    if "failed" in verdicts:
+        return StagingFailed.exit_code
+    return Undecided.exit_code if "unknown" in verdicts else 0
 
 
 def _plan(

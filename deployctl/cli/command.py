@@ -49,7 +49,7 @@ class Commands(typer.Typer):
 
 def _tell(ctx: Any, error: DeployError) -> None:
     if ctx.params.get("as_json"):
-        output.say([output.as_text(refused(ctx.params.get("profile"), error))])
+        output.say_document(refused(ctx.params.get("profile"), error))
 
 
 def refused(profile: str | None, error: DeployError) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
     app.command("run")(run_playbook)
     app.command()(fetch)
+    app.command()(rehearse)
     for name, part in PARTS.items():
         app.command(name, help=part.help)(_part(name))
 
@@ -158,6 +159,28 @@ def fetch(
         sets=sets,
         hosts=hosts,
         step_options={"fetch": {"deep": deep}},
+        lock_wait=lock_wait,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def rehearse(
+    profile: options.Profile,
+    sets: options.Sets = [],
+    hosts: options.Hosts = [],
+    lock_wait: options.LockWait = "0s",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Have the built vLLM parse the wanted command line and make its configuration, without weights
+    and GPU memory; nothing that serves is touched."""
+    running.perform(
+        profile,
+        running.playbook_of("build", "verify", "fetch", "drafter", "rehearse"),
+        sets=sets,
+        hosts=hosts,
+        step_options={"rehearse": {"always": True}},
         lock_wait=lock_wait,
         as_json=as_json,
         quiet=quiet,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,10 +26,9 @@ app = Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 DIFFERS = 6
-Method = Literal["dflash", "eagle3", "eagle", "draft_model", "medusa"]
-"""Drafting methods that have a config.json."""
-
-File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A config.json here.")]
+File = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="A config.json here, or its folder.")
+]
 Profile = Annotated[
     str | None, typer.Option("--profile", "-p", help="Profile name or file: look on its hosts.")
 ]
@@ -84,7 +83,7 @@ def show(
     for subject in subjects:
         if len(subjects) > 1:
             output.answer([f"# {subject.host}: {subject.path}"])
-        output.answer([subject.text.removesuffix("\n")])
+        output.answer_text(subject.text.removesuffix("\n") + "\n")
 
 
 @app.command()
@@ -123,10 +122,14 @@ def check(
     file: File = None,
     profile: Profile = None,
     target: Annotated[
-        Path | None, typer.Option("--target", help="With a FILE: the target's config.json.")
+        Path | None,
+        typer.Option("--target", help="With a FILE: the target's folder or config.json."),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="With a FILE: draft tokens.")] = 1,
-    method: Annotated[Method, typer.Option(help="With a FILE: the drafting method.")] = "dflash",
+    method: Annotated[
+        str | None,
+        typer.Option(help="With a FILE: the drafting method; it may follow from the file."),
+    ] = None,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
     as_json: options.Json = False,
@@ -137,8 +140,6 @@ def check(
 
     given = _given(context, profile, sets, hosts, as_json)
     if file is not None:
-        if target is None:
-            raise UsageError("checking a FILE needs --target CONFIG_JSON of the target model")
         subjects = [drafters.check_file(file, target, method, tokens, given.overrides())]
     else:
         subjects = _subjects(None, given)
@@ -185,7 +186,7 @@ def set_keys(
     if given.as_json:
         changes = [{"where": w, "changed": [asdict(c) for c in d.changed]} for w, d in made]
         document = {"schema": "deployctl.drafter-set/1", "configs": changes}
-        output.say([output.as_text(document)])
+        output.say_document(document)
         return
     if loaded is not None:
         output.note(NEXT_START)
@@ -247,4 +248,4 @@ def _subjects(file: Path | None, given: _Given) -> list[InUse]:
 
 def _print_json(subjects: Sequence[InUse]) -> None:
     document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in subjects]}
-    output.answer([output.as_text(document)])
+    output.answer_document(document)

@@ -58,4 +58,4 @@ def export(
     else:
         one = exporting.exported(loaded, image, drafter_config)
         text = (compose if format is Format.COMPOSE else kubernetes).render(one)
-    output.answer([text], end="")
+    output.answer_text(text)

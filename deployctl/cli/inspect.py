@@ -50,7 +50,7 @@ def logs(
 
     loaded = running.load(profile, sets, hosts)
     for text in log(loaded, lines=lines, follow=follow, job=job, release=release):
-        output.answer([text], end="")
+        output.answer_text(text)
 
 
 def history(

@@ -258,6 +258,8 @@ def _leave(
 ) -> None:
     """Print what was found, and leave with the exit code of its verdict."""
     output.show({"schema": f"deployctl.{kind}/1", **found}, lines(found), as_json)
+    if failure is not None and failure.next:
+        output.note(failure.next)
     raise typer.Exit(0 if failure is None else failure.exit_code)
 
 

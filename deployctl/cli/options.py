@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
+from deployctl.cli import completion
 from deployctl.engine.run.pool import PARALLEL as PARALLEL
 
 Profile = Annotated[
     str,
-    typer.Option("--profile", "-p", envvar="DEPLOYCTL_PROFILE", help="Profile name or file."),
+    typer.Option(
+        "--profile",
+        "-p",
+        envvar="DEPLOYCTL_PROFILE",
+        autocompletion=completion.profiles,
+        help="Profile name or file.",
+    ),
 ]
 Sets = Annotated[
     list[str],
@@ -19,11 +26,22 @@ Sets = Annotated[
 ]
 Hosts = Annotated[
     list[str],
-    typer.Option("--host", metavar="NAME", help="Only this host of the profile."),
+    typer.Option(
+        "--host",
+        "--limit",
+        metavar="PATTERN",
+        autocompletion=completion.hosts,
+        help="Only these hosts: a name, a group, or a pattern of Ansible's such as 'gpu*:!ct129'.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-Skip = Annotated[list[str], typer.Option("--skip", metavar="STEP", help="Leave this step out.")]
+Skip = Annotated[
+    list[str],
+    typer.Option(
+        "--skip", metavar="STEP", autocompletion=completion.steps, help="Leave this step out."
+    ),
+]
 LockWait = Annotated[
     str,
     typer.Option(

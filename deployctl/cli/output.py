@@ -1,4 +1,6 @@
-"""What commands print: a result on stdout, words about it on stderr.
+"""What commands print: a result on stdout, words about it on stderr. Nothing else prints.
+
+Each line stays one, and no character of others reaches a terminal that is not text: `printable`.
 
 Words that cannot be written never change how a run ended; a question whose answer cannot be
 printed has failed.
@@ -16,19 +18,37 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from deployctl.errors import DeployError
+from deployctl.report import printable
 
 
 def show(document: Any, lines: Iterable[str], as_json: bool) -> None:
     """Print what was asked for: as one JSON document, or in lines; as `answer` does."""
-    answer([as_text(document)] if as_json else lines)
+    if as_json:
+        answer_document(document)
+    else:
+        answer(lines)
 
 
-def answer(lines: Iterable[str], end: str = "\n") -> None:
+def answer(lines: Iterable[str]) -> None:
     """Print what was asked for. Where it cannot be written the command has failed, since there is
     nothing else that it did; raises `DeployError`."""
+    _answer(f"{printable.line(line)}\n" for line in lines)
+
+
+def answer_text(text: str) -> None:
+    """Print a text of several lines that was asked for, as `answer` does."""
+    _answer([printable.block(text)])
+
+
+def answer_document(document: Any) -> None:
+    """Print a document that was asked for as JSON, as `answer` does."""
+    _answer([_json(document) + "\n"])
+
+
+def _answer(pieces: Iterable[str]) -> None:
     try:
-        for line in lines:
-            print(line, end=end)
+        for piece in pieces:
+            print(piece, end="")
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -38,7 +58,7 @@ def answer(lines: Iterable[str], end: str = "\n") -> None:
         raise DeployError("the answer cannot be printed", why, "write it elsewhere") from error
 
 
-def as_text(document: Any) -> str:
+def _json(document: Any) -> str:
     """A document as `--json` prints it; times and paths in it as their text, as are numbers that
     JSON lacks. Escaped where stdout cannot take its characters as they are."""
 
@@ -53,7 +73,7 @@ def as_text(document: Any) -> str:
         text(readable=True).encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         return text(readable=False)
-    return text(readable=True)
+    return printable.block(text(readable=True))
 
 
 def _finite(value: Any) -> Any:
@@ -77,6 +97,15 @@ def prepare() -> None:
 
 def say(lines: Iterable[str]) -> None:
     """Print what a run came to; where that cannot be written (a full disk), it is a warning."""
+    _say(map(printable.line, lines))
+
+
+def say_document(document: Any) -> None:
+    """Print what a run came to as JSON, as `say` does."""
+    _say([_json(document)])
+
+
+def _say(lines: Iterable[str]) -> None:
     try:
         for line in lines:
             print(line)
@@ -95,7 +124,7 @@ def warn(text: str) -> None:
 def note(text: str) -> None:
     """A line on stderr, beside the result."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(printable.line(text), file=sys.stderr, flush=True)
     except OSError:
         _give_up(sys.stderr)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +26,7 @@ class Document(StrEnum):
 
     PROFILE = "profile"
     HOST = "host"
+    GROUP = "group"
     PLAYBOOK = "playbook"
 
 
@@ -37,7 +39,7 @@ def list_command(as_json: Json = False) -> None:
     if as_json:
         _print_json(catalogue.as_document(found))
     else:
-        output.answer([catalogue.as_table(found)])
+        output.answer(catalogue.as_table(found).split("\n"))
 
 
 @app.command()
@@ -52,12 +54,13 @@ def show(
     """The resolved profile: extended, with its hosts in place and every default written out."""
     from deployctl.config import show as shown
     from deployctl.config.loader import load_profile
+    from deployctl.engine.inspect.proxmox import readers
 
-    loaded = load_profile(name, sets=sets)
+    loaded = load_profile(name, sets=sets, readers=readers())
     if as_json:
         _print_json(shown.as_document(loaded))
     else:
-        output.answer([shown.as_yaml(loaded, origin)])
+        output.answer_text(shown.as_yaml(loaded, origin) + "\n")
 
 
 @app.command()
@@ -76,22 +79,43 @@ def validate(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]…", help="Profiles; all when absent.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Check profiles without touching a host; without names, everything that can be named."""
     from deployctl.config import catalogue
     from deployctl.errors import ConfigError
     from deployctl.steps import registry
 
-    broken = 0
+    checked = []
     for found in catalogue.chosen(names or []):
         error = catalogue.check(found, registry.options())
-        verdict = "invalid" if error else "valid"
-        output.answer([f"{verdict:<8} {found.word} {found.name}  {found.file}"])
-        if error:
-            broken += 1
-            output.answer(f"    {line}" for line in error.splitlines())
-    if broken:
-        raise ConfigError(f"{broken} invalid", "", "Correct the places named above.")
+        checked.append(
+            {
+                "kind": found.word,
+                "name": found.name,
+                "file": str(found.file),
+                "valid": not error,
+                "problems": error.splitlines(),
+                "warnings": [] if error else catalogue.warnings(found),
+            }
+        )
+    if as_json:
+        _print_json({"schema": "deployctl.validation/1", "files": checked})
+    else:
+        output.answer(line for one in checked for line in _verdict(one))
+    broken = sum(not one["valid"] for one in checked)
+    if not broken:
+        return
+    if as_json:
+        raise typer.Exit(ConfigError.exit_code)
+    raise ConfigError(f"{broken} invalid", "", "Correct the places named above.")
+
+
+def _verdict(checked: Mapping[str, Any]) -> Iterator[str]:
+    verdict = "valid" if checked["valid"] else "invalid"
+    yield f"{verdict:<8} {checked['kind']} {checked['name']}  {checked['file']}"
+    yield from (f"    {line}" for line in checked["problems"])
+    yield from (f"    warning: {line}" for line in checked["warnings"])
 
 
 @app.command()
@@ -103,4 +127,4 @@ def path(name: Name) -> None:
 
 
 def _print_json(document: object) -> None:
-    output.answer([output.as_text(document)])
+    output.answer_document(document)

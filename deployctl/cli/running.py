@@ -19,23 +19,26 @@ if TYPE_CHECKING:
 
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
-    """The resolved profile, reduced to the hosts that were named."""
+    """The resolved profile, reduced to the hosts that `--host` and `--limit` leave."""
     from deployctl.config import overrides
+    from deployctl.config.host_patterns import PatternError, select
     from deployctl.config.loader import load_profile
+    from deployctl.engine.inspect.proxmox import readers
 
-    profile = load_profile(name, sets=list(sets), environ=os.environ).profile
+    loaded = load_profile(name, sets=list(sets), environ=os.environ, readers=readers())
+    profile = loaded.profile
     for said in overrides.near_misses(os.environ, type(profile)):
         output.warn(said)
     if not hosts:
         return profile
     known = [host.name for host in profile.hosts]
-    unknown = [host for host in hosts if host not in known]
-    if unknown:
+    try:
+        chosen = {one for given in hosts for one in select(given, known, loaded.groups)}
+    except PatternError as error:
         raise UsageError(
-            f"profile {profile.name} has no host {', '.join(unknown)}",
-            next=f"its hosts: {', '.join(known)}",
-        )
-    return profile.model_copy(update={"hosts": [h for h in profile.hosts if h.name in hosts]})
+            f"profile {profile.name}: {error}", next=f"its hosts: {', '.join(known)}"
+        ) from None
+    return profile.model_copy(update={"hosts": [h for h in profile.hosts if h.name in chosen]})
 
 
 def load_playbook(name: str) -> Playbook:
@@ -99,7 +102,7 @@ def perform(
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
     if as_json:
-        output.say([output.as_text(document)])
+        output.say_document(document)
     else:
         from deployctl.report.summary import lines
 
@@ -151,10 +154,13 @@ def leave(document: dict[str, Any], lines: Iterable[str], as_json: bool, code: i
 
 
 def of_plans(surveyed: Iterable[Mapping[str, Any]]) -> int:
-    """The exit code of the first step that a plan says cannot be done, else 0."""
+    """The exit code with which `up` would end for what plans say cannot be done, or is not known;
+    0 where there is no such step."""
     plans: list[HostPlan] = [host["plan"] for host in surveyed if "plan" in host]
-    impossible = next((plan.impossible for plan in plans if plan.impossible), None)
-    return 0 if impossible is None else impossible.step.failure.exit_code
+    impossible = [plan.impossible for plan in plans if plan.impossible is not None]
+    unknown = [step for plan in plans for step in plan.unknown]
+    stops = [*impossible, *unknown]
+    return stops[0].step.failure.exit_code if stops else 0
 
 
 def check_skip(skip: Sequence[str], playbook: Playbook) -> None:

@@ -198,5 +198,5 @@ def run(entry: Annotated[str, typer.Argument(help="An entry's name or file.")]) 
     path = Path(entry) if os.sep in entry else entries.file_of(entry)
     code, words = scheduled_run.carry_out(entries.load(path))
     if words:
-        output.say([words])
+        output.say(words.split("\n"))
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""A profile put together from files: what it extends, and hosts and nodes given by name."""
+"""Documents put together from files: what a profile extends, and files that are named."""
 
 from __future__ import annotations
 
@@ -32,96 +32,50 @@ class Assembly:
         self.files: list[Path] = []
         self.problems: list[Problem] = []
         self.whole = True
-        self._given_up: set[Origin] = set()
 
     def document(self, path: Path) -> Value:
         """A file's document, named after the file where it gives no name."""
-        return _named(self._read(path), path)
+        return _named(self.read(path), path)
 
     def profile(self, path: Path) -> Value:
         """A profile with what it extends below it; its hosts still as they are written."""
         return _named(self._extended(path, ()), path)
 
-    def with_hosts(self, tree: Value, beside: Path) -> Value:
-        """A profile with every host and node that is given by name replaced by its file.
-
-        May be called again for names that were set since; what was lost is told once. Names from
-        the command line or the environment are looked up in `beside` first.
-        """
-        hosts = tree.child("hosts")
-        if hosts is None or not hosts.items:
-            return tree
-        items = tuple(
-            self.host(host, f"hosts.{index}", beside) for index, host in enumerate(hosts.items)
-        )
-        return tree.with_entry("hosts", replace(hosts, content=items))
-
-    def host(self, host: Value, path: str, beside: Path, above: tuple[Path, ...] = ()) -> Value:
-        """A host with its file in place of its name, and its node likewise."""
-        if isinstance(host.content, str):
-            if host.origin in self._given_up:
-                return host
-            file = self._beside(host, beside, path)
-            if file is None:
-                return host
-            if _among(file, above):
-                names = " → ".join(display(item) for item in (*above, file))
-                self._report(host.origin, path, f"a circle: {names}")
-                self._given_up.add(host.origin)
-                return host
-            above = (*above, file)
-            host = replace(self.document(file), key=host.key)
-            beside = file.parent.parent if file.parent.name == "hosts" else file.parent
-        node = host.child("node")
-        if node is None:
-            return host
-        return host.with_entry("node", self.host(node, f"{path}.node", beside, above))
-
-    def _beside(self, host: Value, beside: Path, path: str) -> Path | None:
-        """A host's file: beside the file that names it, then where it is searched for."""
-        named_in = next((f for f in self.files if display(f) == host.origin.source), None)
-        folder = named_in.parent if named_in else beside
-        folder = folder.parent if folder.name == "hosts" else folder
-        file = next(self._candidates("profiles/hosts", str(host.content), folder), None)
-        if file is None:
-            self._lost("profiles/hosts", host, path)
-            self._given_up.add(host.origin)
-        return file
-
-    def _read(self, path: Path) -> Value:
+    def read(self, path: Path) -> Value:
+        """A file's mapping; an empty one, and a problem, where it holds something else."""
         if path not in self.files:
             self.files.append(path)
         tree = read(path, self.problems)
         if isinstance(tree.content, dict):
             return tree
-        self._report(tree.origin, "", "the file must hold a mapping: lines of `key: value`")
+        self.report(tree.origin, "", "the file must hold a mapping: lines of `key: value`")
         self.whole = False
         return replace(tree, content={})
 
     def _extended(self, path: Path, above: tuple[Path, ...]) -> Value:
-        tree = self._read(path)
+        tree = self.read(path)
         reference = tree.child("extends")
         if reference is None or not isinstance(reference.content, str):
             return tree
         # A profile may extend another of its own name that lies in a later place.
         chain = (*above, path)
-        candidates = self._candidates("profiles", reference.content, path.parent)
+        candidates = self.candidates("profiles", reference.content, path.parent)
         if reference.content == path.stem:
-            candidates = (file for file in candidates if not _among(file, chain))
+            candidates = (file for file in candidates if not among(file, chain))
         base = next(candidates, None)
         if base is None:
             self.whole = False
-            self._lost("profiles", reference, "extends")
+            self.lost("profiles", reference, "extends")
             return tree
-        if _among(base, chain):
+        if among(base, chain):
             self.whole = False
             names = " → ".join(display(item) for item in (*chain, base))
-            self._report(reference.origin, "extends", f"a circle: {names}")
+            self.report(reference.origin, "extends", f"a circle: {names}")
             return tree
         extended = self._extended(base, chain)
         return merge(replace(extended, content=_inherited(extended.entries)), tree, Profile)
 
-    def _candidates(self, kind: Kind, reference: str, folder: Path) -> Iterator[Path]:
+    def candidates(self, kind: Kind, reference: str, folder: Path) -> Iterator[Path]:
         """The files that a name or path in a file of `folder` may stand for, best first."""
         if is_path(reference):
             path = Path(os.path.normpath(folder / expanded(reference)))
@@ -136,7 +90,8 @@ class Assembly:
         if found is not None:
             yield from (found.path, *found.shadowed)
 
-    def _lost(self, kind: Kind, reference: Value, path: str) -> None:
+    def lost(self, kind: Kind, reference: Value, path: str) -> None:
+        """Report a name or path that no file stands for."""
         name = str(reference.content)
         if is_path(name):
             message = f"there is no file {name} (a path counts from the file that names it)"
@@ -147,9 +102,10 @@ class Assembly:
                 f"no {SINGULAR[kind]} is named {name}{did_you_mean(name, known)}"
                 f" (looked beside the file and in {', '.join(self._search.looked_in(kind))})"
             )
-        self._report(reference.origin, path, message)
+        self.report(reference.origin, path, message)
 
-    def _report(self, origin: Origin, path: str, message: str) -> None:
+    def report(self, origin: Origin, path: str, message: str) -> None:
+        """Report what is wrong at a place."""
         self.problems.append(Problem(origin, path, message))
 
 
@@ -159,7 +115,8 @@ def _named(tree: Value, path: Path) -> Value:
     return tree.with_entry("name", Value(path.stem, Origin(display(path), 1, 1)))
 
 
-def _among(file: Path, others: Iterable[Path]) -> bool:
+def among(file: Path, others: Iterable[Path]) -> bool:
+    """Whether a file is one of others, whatever its name."""
     return any(file.samefile(other) for other in others)
 
 

@@ -86,8 +86,9 @@ class BuildSettings(Settings):
     """Compilers at once; chosen from free memory and cores when absent."""
     stall: Duration = 900.0
     """A build or download whose log and CPU time stand still for this long is stopped."""
-    limit: Duration | None = None
-    """A limit on each job of a build, and on each download; none by default."""
+    limit: Duration | None = 86400.0
+    """A limit on each job of a build, and on each download, however busy it is: a day by default;
+    none for null."""
     compile_bytecode: bool = True
     """Compile what is installed to bytecode at once, so that the first start need not."""
     submodules: bool = True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from deployctl.config.document import display
-from deployctl.config.loader import load_host, load_playbook, load_profile
+from deployctl.config.loader import check_host_file, load_playbook, load_profile
 from deployctl.config.search import SINGULAR, Found, Kind, Search, default_search
 from deployctl.config.step_options import Options
 from deployctl.config.yamltext import read
@@ -64,10 +65,19 @@ def check(entry: Entry, steps: Options, search: Search | None = None) -> str:
         elif entry.word == "playbook":
             load_playbook(path, steps, search=search)
         else:
-            load_host(path, search=search)
+            check_host_file(Path(path), search=search)
     except (ConfigError, UsageError) as error:
         return error.why or error.what
     return ""
+
+
+def warnings(entry: Entry, search: Search | None = None) -> list[str]:
+    """What a valid profile says that is not known here."""
+    if entry.word != "profile":
+        return []
+    path = str(entry.found.path.absolute())
+    drafter = load_profile(path, environ={}, search=search).profile.drafter
+    return [] if drafter is None else drafter.warnings()
 
 
 def as_document(found: Sequence[Entry]) -> dict[str, Any]:

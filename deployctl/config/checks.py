@@ -124,7 +124,7 @@ class AcceptanceSettings(Settings):
     prompts: str = "code"
     """A shipped prompt set (code, math, chat, long-context) or a file of prompts."""
     max_prompts: int = Field(default=64, ge=1)
-    """So many prompts of the set at most, from the first on; a clear verdict ends it earlier."""
+    """So many prompts of the set at most, drawn by the seed; a clear verdict ends it earlier."""
     max_tokens: int = Field(default=512, ge=1)
     """Most tokens of each answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -142,11 +142,12 @@ class AcceptanceSettings(Settings):
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence of the interval around what was measured; a floor inside it is undecided."""
     tolerance: float | None = Field(default=None, ge=0)
-    """How far below the last good release's mean acceptance length, on the same prompts, is still
-    accepted; not compared when absent here and in the playbook."""
+    """How far below the last good release's mean acceptance length, on the prompts that both were
+    asked, is still accepted; not compared when absent here and in the playbook."""
     references: list[Reference] = []
     """Published figures for the report and its diagnosis; never floors."""
     seed: int = 0
-    """Seed of the interval's resampling and, where the temperature is above 0, of the requests."""
+    """Seed of the prompts' order, of the interval's resampling and, where the temperature is above
+    0, of the requests."""
     timeout: Duration = 300.0
     """The whole answer to one prompt must have come within this."""

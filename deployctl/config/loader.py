@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +19,10 @@ from deployctl.config.assembly import Assembly
 from deployctl.config.base import Settings
 from deployctl.config.document import Value, display, leaves
 from deployctl.config.host import HostSettings
+from deployctl.config.host_list import MEMBERS, HostList
+from deployctl.config.inventories.interface import Reader
+from deployctl.config.inventories.registry import READERS
+from deployctl.config.inventory import GroupSettings
 from deployctl.config.origins import COMMAND_LINE, DEFAULT, Origin
 from deployctl.config.playbook import Playbook
 from deployctl.config.problems import dotted, invalid
@@ -37,6 +41,8 @@ class Loaded:
     profile: Profile
     origins: Mapping[str, Origin]
     files: tuple[Path, ...]
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Groups of hosts that were met, by name: the names of their hosts."""
 
 
 def load_profile(
@@ -45,8 +51,11 @@ def load_profile(
     sets: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     search: Search | None = None,
+    readers: Mapping[str, Reader] = READERS,
 ) -> Loaded:
     """The profile of that name or file, with overrides (`environ`: os.environ when absent).
+
+    `readers` read the inventory that a profile may name, by its kind.
 
     Raises `ConfigError` that lists every problem with its place, and `UsageError` for a name or
     a `--set` path that does not exist.
@@ -58,14 +67,15 @@ def load_profile(
         *overrides.from_environment(os.environ if environ is None else environ, Profile),
         *overrides.from_command_line(sets),
     ]
-    tree = assembly.with_hosts(assembly.profile(found.path), found.path.parent)
+    hosts = HostList(assembly, readers)
+    tree = hosts.of_profile(assembly.profile(found.path), found.path.parent)
     tree = _overridden(tree, wanted, assembly)
     # Once more, for hosts that an override named.
-    tree = fitted(assembly.with_hosts(tree, found.path.parent), Profile)
+    tree = fitted(hosts.of_profile(tree, found.path.parent), Profile)
     tree = references.with_files(tree)
     assembly.problems.extend(references.problems(tree, places))
     profile = _validated(Profile, tree, assembly, f"profile {display(found.path)} is invalid")
-    return Loaded(profile, _origins(profile, tree), tuple(assembly.files))
+    return Loaded(profile, _origins(profile, tree), tuple(assembly.files), hosts.groups)
 
 
 def load_playbook(
@@ -86,13 +96,27 @@ def load_host(name_or_path: str, *, search: Search | None = None) -> HostSetting
     places = search or default_search()
     found = places.locate("profiles/hosts", name_or_path)
     assembly = Assembly(places)
-    tree = assembly.host(assembly.document(found.path), "", found.path.parent, (found.path,))
+    document = assembly.document(found.path)
+    if MEMBERS in document.entries:
+        raise UsageError(f"{name_or_path} is a group of hosts", next="Name one of its hosts.")
+    tree = HostList(assembly).host(document, "", found.path.parent, (found.path,))
     return _validated(
         HostSettings,
         fitted(tree, HostSettings),
         assembly,
         f"host {display(found.path)} is invalid",
     )
+
+
+def check_host_file(path: Path, *, search: Search | None = None) -> None:
+    """Validate a host file or a group file; raises as `load_host` does."""
+    assembly = Assembly(search or default_search())
+    if MEMBERS not in assembly.document(path).entries:
+        load_host(str(path), search=search)
+        return
+    assembly = Assembly(search or default_search())
+    tree = fitted(HostList(assembly).group(path), GroupSettings)
+    _validated(GroupSettings, tree, assembly, f"group {display(path)} is invalid")
 
 
 def list_profiles(search: Search | None = None) -> list[Found]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from deployctl.config.base import Settings, misfit
 from deployctl.config.suggest import did_you_mean
+from deployctl.vllm.drafters import methods
 from deployctl.vllm.drafters.drafter_verdicts import CHECKS
 
 _OWN_SETTING = ("method", "model", "num_speculative_tokens")
@@ -48,12 +49,13 @@ class ModelSettings(ModelSource):
 
 
 class DrafterSettings(Settings):
-    """How tokens are drafted. `model` is absent for methods without one (ngram, mtp)."""
+    """How tokens are drafted. `model` is absent for methods without one (ngram, suffix)."""
 
-    method: Literal["dflash", "eagle3", "eagle", "draft_model", "ngram", "mtp", "medusa"]
-    """How tokens are drafted, by vLLM's own name."""
+    method: str = Field(pattern=r"^[a-z0-9_]+$")
+    """How tokens are drafted, by vLLM's own name; the vLLM that is built decides on others than
+    dflash, eagle, eagle3, medusa, mlp_speculator, draft_model, ngram, suffix and mtp."""
     model: ModelSource | None = None
-    """Where the drafter comes from; absent for ngram and mtp."""
+    """Where the drafter comes from; absent for ngram and suffix, and for a target's own mtp."""
     num_speculative_tokens: int = Field(ge=1, le=256)
     """Tokens drafted in each step."""
     config: dict[str, Any] = {}
@@ -65,14 +67,21 @@ class DrafterSettings(Settings):
 
     @model_validator(mode="after")
     def _model_where_needed(self) -> Self:
-        without_model = self.method in ("ngram", "mtp")
-        if self.model is None and not without_model:
+        takes = methods.of(self.method).model
+        if self.model is None and takes == "needed":
             raise misfit(("method",), f"method {self.method} needs a model")
-        if self.model is not None and without_model:
+        if self.model is not None and takes == "none":
             raise misfit(("model",), f"method {self.method} takes no model")
         if self.config and self.model is None:
             raise misfit(("config",), "config needs a model whose config.json it changes")
         return self
+
+    def warnings(self) -> list[str]:
+        """What may be meant and is not known here: the built vLLM decides on it."""
+        if methods.known(self.method):
+            return []
+        hint = did_you_mean(self.method, sorted(methods.METHODS))
+        return [f"drafter.method: {self.method} is not known here{hint}: the built vLLM decides"]
 
     @model_validator(mode="after")
     def _said_once(self) -> Self:

@@ -12,6 +12,7 @@ from deployctl.config.checks import AcceptanceSettings, SmokeSettings
 from deployctl.config.clean import CleanSettings
 from deployctl.config.hooks import NotifySettings
 from deployctl.config.host import HostSettings
+from deployctl.config.inventory import InventorySettings
 from deployctl.config.models import DrafterSettings, ModelSettings
 from deployctl.config.serve import ServeSettings
 from deployctl.config.switch import SwitchSettings
@@ -42,7 +43,9 @@ class Profile(Settings):
     playbook: str = "up"
     """The playbook that `deployctl up` runs."""
     hosts: list[HostSettings] = Field(min_length=1)
-    """Names of host files, or hosts in place."""
+    """Names of host files, groups or hosts of the inventory, or hosts in place."""
+    inventory: InventorySettings | None = None
+    """Another tool's list of hosts; without `hosts`, all of it."""
     model: ModelSettings
     """The target model, and the name under which it is served."""
     drafter: DrafterSettings | None = None

@@ -1,4 +1,4 @@
-"""JSON Schemas of profiles, host files and playbooks as they are written, for editors.
+"""JSON Schemas of profiles, host files, groups and playbooks as they are written, for editors.
 
 They accept what the loader accepts in a file: hosts by name, text that looks like a number, and,
 in a profile with `extends`, the absence of what it inherits.
@@ -12,20 +12,22 @@ from typing import Any, Literal
 
 from deployctl.config.base import Settings
 from deployctl.config.host import HostSettings
+from deployctl.config.inventory import GroupSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
 from deployctl.config.step_options import Options
 
-Document = Literal["profile", "host", "playbook"]
+Document = Literal["profile", "host", "group", "playbook"]
 
 _MODELS: dict[Document, type[Settings]] = {
     "profile": Profile,
     "host": HostSettings,
+    "group": GroupSettings,
     "playbook": Playbook,
 }
 _NAMED_BY_FILE = "name"
 _PARTIAL = "Partial"
-_BY_NAME = {"hosts", "node", "steps"}
+_BY_NAME = {"hosts", "members", "node", "steps"}
 """Keys whose values may be given by a name alone."""
 
 
@@ -98,7 +100,8 @@ def _allow_names(schema: dict[str, Any]) -> None:
     if "items" in schema:
         schema["items"] = {"anyOf": [{"type": "string"}, schema["items"]]}
     else:
-        schema["anyOf"] = [{"type": "string"}, *schema["anyOf"]]
+        written = schema.pop("anyOf", None) or [{"$ref": schema.pop("$ref")}]
+        schema["anyOf"] = [{"type": "string"}, *written]
 
 
 def _or_nothing(schema: dict[str, Any]) -> dict[str, Any]:

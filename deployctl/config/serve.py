@@ -33,9 +33,9 @@ class ReadySettings(Settings):
     """When a started server counts as ready."""
 
     stall: Duration = 600.0
-    """No new log line and hardly any CPU time for this long: it hangs."""
-    limit: Duration | None = None
-    """A limit on the whole start; none by default, the deadline follows progress."""
+    """No new phase, and hardly any work of processor, disk or GPU for this long: it hangs."""
+    limit: Duration | None = 7200.0
+    """A limit on the whole start, however busy it is: two hours by default; none for null."""
     completion: Duration = 120.0
     """A completion of a few tokens must come back within this."""
 

@@ -39,6 +39,14 @@ def of_ending(name: str, python: str, ending: Ending, said: str) -> HostError:
             why,
             f"install Python 3.9 or newer there, or {NAME_IT}",
         )
+    if "unknown option" in ending.stderr.lower() and "-i" in ending.stderr.lower().split():
+        # Isolation came with Python 3.4; what is older ends before it can tell its version.
+        return NoPython(
+            name,
+            f"{python} there is older than 3.4, the agent needs 3.9 or newer",
+            why,
+            f"install a newer one there and {NAME_IT}",
+        )
     status = "unknown" if ending.status is None else ending.status
     return ConnectionLost(
         name,

@@ -79,7 +79,7 @@ class Session:
         self._heard = time.monotonic()
         self._closed = threading.Event()
         try:
-            self._channel: Channel = transport.open([python, "-c", BOOTSTRAP])
+            self._channel: Channel = transport.open([python, "-I", "-c", BOOTSTRAP])
         except BaseException:
             transport.close()
             raise

@@ -87,6 +87,7 @@ def plan(profile: str, playbook: str, surveyed: Sequence[Mapping[str, Any]]) -> 
         "playbook": playbook,
         "changes": any(p.changes for p in plans),
         "blocked": any(p.impossible for p in plans),
+        "unknown": any(p.unknown for p in plans),
         "hosts": [_planned(host["plan"]) if "plan" in host else dict(host) for host in surveyed],
     }
 
@@ -96,7 +97,9 @@ def _planned(host: HostPlan) -> dict[str, Any]:
         "host": host.host,
         "release": host.release,
         "current": host.current,
+        "for_release": host.for_release,
         "blocked": host.impossible.step.name if host.impossible else None,
+        "unknown": [p.step.name for p in host.unknown],
         "steps": [
             {
                 "step": p.step.name,

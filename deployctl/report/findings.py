@@ -28,6 +28,16 @@ def _host(host: Mapping[str, Any]) -> Iterator[str]:
     yield "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
 
+def of_conf(document: Mapping[str, Any]) -> Iterator[str]:
+    """Findings about one file, and the lines to add in one place: they are meant together."""
+    for finding in document["findings"]:
+        yield f"{finding['verdict']:<8} {finding['where']}: {finding['what']}"
+    advice = dict.fromkeys(line for f in document["findings"] for line in f["lines"])
+    if advice:
+        yield "to do:"
+    yield from (f"  {line}" for line in advice)
+
+
 def _words(finding: Mapping[str, Any]) -> str:
     if finding["say"]:
         return str(finding["say"])

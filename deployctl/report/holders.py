@@ -25,6 +25,8 @@ def lines(host: str, evidence: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {others} other {noun} of vLLM or on other GPUs"
     for reason in evidence.get("unknown") or ():
         yield f"  not known: {reason}"
+    for remark in evidence.get("remarks") or ():
+        yield f"  warning: {remark}"
 
 
 def _port(port: Mapping[str, Any]) -> Iterator[str]:

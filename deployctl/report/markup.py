@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
+from deployctl.report import printable
+
 Node = ElementTree.Element
 Child = Node | str | None
 VOID = {"meta", "br", "hr"}
@@ -41,7 +43,9 @@ def document(title: str, style: str, *body: Child | Iterable[Child]) -> str:
 
 
 def _text(value: object) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return printable.block(str(value))
 
 
 def _flat(children: Iterable[Child | Iterable[Child]]) -> Iterable[Node | str]:
@@ -57,7 +61,9 @@ def _flat(children: Iterable[Child | Iterable[Child]]) -> Iterable[Node | str]:
 def _append(node: Node, child: Node | str) -> None:
     if not isinstance(child, str):
         node.append(child)
-    elif len(node):
+        return
+    child = printable.block(child)
+    if len(node):
         node[-1].tail = (node[-1].tail or "") + child
     else:
         node.text = (node.text or "") + child

@@ -25,6 +25,10 @@ def acceptance_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
         drafts = f"{bounds['drafts'][0]} to {bounds['drafts'][1]}"
     tokens = f"{evidence['accepted_tokens']} of {evidence['draft_tokens']} tokens accepted"
     yield f"  counted                 {drafts} drafts, {tokens} (from {evidence['source']})"
+    prompts = evidence.get("prompts") or {}
+    if prompts.get("in_set"):
+        drawn = f"{prompts['asked']} of {prompts['in_set']} in the set"
+        yield f"  prompts                 {drawn}, drawn by seed {prompts['seed']}"
     yield from (f"  note                    {remark}" for remark in evidence.get("remarks", ()))
     other = evidence.get("other_traffic")
     if other and (other["tokens"] or other["requests"]):
@@ -51,7 +55,7 @@ def _span(interval: Mapping[str, Any] | None, bounds: Mapping[str, Any] | None) 
         return f"  (certain: {least:.2f} to {most:.2f})"
     if interval is None:
         return "  (no interval: counts of single requests are not known)"
-    confidence = f"{interval['confidence']:.0%}"
+    confidence = f"{100 * interval['confidence']:.3g}%"
     return f"  [{interval['low']:.2f}, {interval['high']:.2f}] at {confidence}"
 
 

@@ -75,7 +75,8 @@ def figures(evidence: Mapping[str, Any]) -> Node:
     interval = evidence.get("interval")
     span = "unknown"
     if interval:
-        span = f"{interval['low']:.2f} to {interval['high']:.2f} at {interval['confidence']:.0%}"
+        confidence = f"{100 * interval['confidence']:.3g}%"
+        span = f"{interval['low']:.2f} to {interval['high']:.2f} at {confidence}"
     other = evidence.get("other_traffic") or {}
     listed = {
         "mean acceptance length": two(evidence.get("mean_acceptance_length")),

@@ -34,7 +34,8 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
         yield f"  accepted  {acceptance_sentence(host[AcceptanceStep.name])}"
     if host["last_run"]:
         last = host["last_run"]
-        yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}"
+        cut = f", {last['cut_off']} requests cut off" if last.get("cut_off") else ""
+        yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}{cut}"
     if host["open_run"]:
         yield f"  open run  {_open_run(host['open_run'])}"
     for gate, said in host["verdicts"].items():

@@ -74,9 +74,15 @@ def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _planned(host: Mapping[str, Any]) -> Iterator[str]:
     current, release = host["current"] or "none", host["release"] or "not known yet"
-    yield f"{host['host']}  current release {current}, wanted {release}"
+    wanted = f", wanted {release}" if host.get("for_release", True) else ""
+    yield f"{host['host']}  current release {current}{wanted}"
+    told: set[str] = set()
     for step in host["steps"]:
-        yield f"  {step['step']:<11} {step['status']:<10} {step['reason']}".rstrip()
+        reason = step["reason"]
+        if step["status"] == "unknown" and reason in told:
+            reason = "for the same reason"
+        told.add(reason)
+        yield f"  {step['step']:<11} {step['status']:<10} {reason}".rstrip()
         for change in step["changes"]:
             yield f"    {change_sentence(change)}"
         yield from (f"    {remark}" for remark in remarks(step))
@@ -88,6 +94,9 @@ def _plan_end(document: Mapping[str, Any]) -> str:
     if blocked:
         places = ", ".join(f"{step} on {host}" for host, step in blocked)
         return f"blocked: {places} cannot be done, and nothing would be touched there"
+    unknown = [f"{', '.join(h['unknown'])} on {h['host']}" for h in hosts if h.get("unknown")]
+    if unknown:
+        return f"unknown: {'; '.join(unknown)} cannot be planned, and a run would end there"
     if document["changes"]:
         return "there are changes"
     if len(hosts) < len(document["hosts"]):

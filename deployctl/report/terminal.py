@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from deployctl.engine.run import events
 from deployctl.engine.run.events import Event, Listener
 from deployctl.engine.run.record import HostRecord, outcome
+from deployctl.report import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +66,7 @@ class Plain:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             # A full disk under the log must not end a run in the middle of a switch.
             with suppress(OSError):
-                print(f"{stamp} {text}", file=sys.stderr, flush=True)
+                print(f"{stamp} {printable.line(text)}", file=sys.stderr, flush=True)
 
     def _is_news(self, event: events.StepProgress) -> bool:
         key = (event.host, event.step)
@@ -168,7 +169,8 @@ class Lines:
                 self._print(describe(event))
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        line = printable.line(text)
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, host: str, step: str, note: str = "", fraction: float | None = None) -> None:
         if host not in self._tasks:
@@ -180,5 +182,5 @@ class Lines:
             known,
             total=None if fraction is None else 1.0,
             completed=fraction or 0.0,
-            note=note.strip()[:80],
+            note=printable.line(note.strip()[:80]),
         )

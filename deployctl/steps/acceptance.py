@@ -30,7 +30,7 @@ from deployctl.steps.measuring.gates import (
     open_client,
 )
 from deployctl.vllm.acceptance import evidence
-from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
+from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
 from deployctl.vllm.client import prompt_sets
@@ -71,13 +71,14 @@ class AcceptanceStep(Step):
             raise self.fail(context, "the profile asks for no acceptance")
         last_good, asked = _last_good(context, settings), asked_digest(settings)
         settings = _as_tolerant(settings, context.wanted.option(self.name, "tolerance"))
-        gate = gate_of(settings, last_good["mean_acceptance_length"] if last_good else None)
-        protocol = make_protocol(settings, profile.model.served_name, gate)
+        earlier = earlier_of(last_good, settings)
+        gate = gate_of(settings, mean_acceptance_length(pooled(earlier.values())))
+        protocol = make_protocol(settings, profile.model.served_name, gate, earlier)
         with one_process(self, context) as of, open_client(context) as client:
             measured = measure(client, protocol, _shown(context))
         found = evidence_of(measured, protocol, settings)
         # Without a playbook's tolerance: what has passed is not asked about again every night.
-        found |= {ASKED: asked, "last_good": last_good, **of}
+        found |= {ASKED: asked, "last_good": _shown_last_good(last_good, protocol, measured), **of}
         found["server"]["runner"] = model_runner(context)
         if measured.judgement.verdict == "pass":
             return found
@@ -126,9 +127,11 @@ def acceptance_sentence(evidence: Mapping[str, Any]) -> str:
     positions = f", per position {' '.join(rates)}" if rates else ""
     interval = evidence.get("interval")
     span = f" [{interval['low']:.2f}, {interval['high']:.2f}]" if interval else ""
+    prompts = evidence.get("prompts") or {}
+    asked = f", {prompts['asked']} of {prompts['in_set']} prompts" if prompts.get("in_set") else ""
     floor = (evidence.get("gate") or {}).get("floor")
     missed = f" (floor {floor:g})" if verdict == "fail" and floor is not None else ""
-    return f"{verdict}: mean acceptance length {length:.2f}{span}{missed}{positions}"
+    return f"{verdict}: mean acceptance length {length:.2f}{span}{missed}{positions}{asked}"
 
 
 def _as_tolerant(settings: AcceptanceSettings, tolerance: float | None) -> AcceptanceSettings:
@@ -157,8 +160,34 @@ def _last_good(context: Context, settings: AcceptanceSettings) -> dict[str, Any]
                 "release": release,
                 "mean_acceptance_length": before["mean_acceptance_length"],
                 "per_position": before["per_position"],
+                "by_prompt": before.get("by_prompt") or [],
             }
     return None
+
+
+def earlier_of(
+    last_good: Mapping[str, Any] | None, settings: AcceptanceSettings
+) -> dict[str, Counts]:
+    """What the last good release's measurement counted, by prompt; of prompts that are still in
+    the set, where it is compared with."""
+    if last_good is None or settings.tolerance is None:
+        return {}
+    there = {prompt.key for prompt in prompt_sets.load(settings.prompts).prompts}
+    return {
+        one["prompt"]: Counts(one["drafts"], one["draft_tokens"], one["accepted_tokens"])
+        for one in last_good["by_prompt"]
+        if one["prompt"] in there and one["drafts"]
+    }
+
+
+def _shown_last_good(
+    last_good: Mapping[str, Any] | None, protocol: Protocol, measured: Measured
+) -> dict[str, Any] | None:
+    """The last good release as evidence, with how many prompts both were asked."""
+    if last_good is None:
+        return None
+    shown = {name: value for name, value in last_good.items() if name != "by_prompt"}
+    return shown | {"compared": sum(key in protocol.earlier for key in measured.keys)}
 
 
 def _expected(found: Evidence) -> float | None:
@@ -185,19 +214,32 @@ def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gat
     )
 
 
-def make_protocol(settings: AcceptanceSettings, model: str, gate: Gate) -> Protocol:
-    """How the profile wants acceptance measured; raises `ConfigError` for an unknown prompt set."""
+def make_protocol(
+    settings: AcceptanceSettings,
+    model: str,
+    gate: Gate,
+    earlier: Mapping[str, Counts] | None = None,
+) -> Protocol:
+    """How the profile wants acceptance measured; raises `ConfigError` for an unknown prompt set.
+
+    Prompts are drawn by the seed; those that the last good release was asked come first.
+    """
+    earlier = earlier or {}
     prompts = prompt_sets.load(settings.prompts)
+    order = prompt_sets.drawn(prompts.prompts, settings.seed)
+    order.sort(key=lambda prompt: prompt.key not in earlier)
     return Protocol(
         model=model,
         prompt_set=prompts.name,
-        prompts=prompts.prompts[: settings.max_prompts],
+        prompts=tuple(order[: settings.max_prompts]),
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
         thinking=settings.thinking,
         timeout=settings.timeout,
         gate=gate,
         seed=settings.seed,
+        in_set=len(prompts.prompts),
+        earlier=earlier,
     )
 
 
@@ -227,7 +269,20 @@ def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSett
         "requests": measured.requests,
         "seconds": round(measured.seconds, 3),
         "prompts": prompts_of(settings)
-        | {"longest_prompt_tokens": max(measured.prompt_tokens, default=None)},
+        | {
+            "asked": measured.requests,
+            "in_set": protocol.in_set,
+            "longest_prompt_tokens": max(measured.prompt_tokens, default=None),
+        },
+        "by_prompt": [
+            {
+                "prompt": key,
+                "drafts": sample.drafts,
+                "draft_tokens": sample.draft_tokens,
+                "accepted_tokens": sample.accepted_tokens,
+            }
+            for key, sample in zip(measured.keys, measured.samples, strict=True)
+        ],
         "server": {"version": measured.version, "model": protocol.model},
         "other_traffic": {
             "tokens": measured.foreign_tokens,

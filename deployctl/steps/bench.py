@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
-from deployctl.errors import SmokeFailed
+from deployctl.errors import SmokeFailed, Undecided
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
 from deployctl.steps.measuring.gates import gate_questions, open_client
 from deployctl.steps.servers.plain_server import plain_server
 from deployctl.vllm.client import load, prompt_sets
 from deployctl.vllm.client.client import Client
+from deployctl.vllm.client.outcome import REFUSALS
 
 CONCURRENCIES = (1, 2, 4, 8)
 REQUESTS = 16
@@ -56,16 +58,18 @@ class BenchStep(Step):
         )
         compared = wanted.option(self.name, "compare") == "plain"
         with open_client(context) as served:
-            levels = load.run(served, asked, _shown(context, "with speculation"))
-        plain: list[dict[str, Any]] | None = None
-        if compared and wanted.profile.drafter is not None:
+            speeds = load.run(served, asked, _shown(context, "with speculation"))
+        plain: load.Speeds | None = None
+        if compared and wanted.profile.drafter is not None and speeds.ended is None:
             with plain_server(context, self.name) as other:
                 plain = load.run(other, asked, _shown(context, "without speculation"))
-        found = evidence_of(asked, levels, plain)
-        if any(level["failed"] for level in levels):
-            first = next(level["failures"][0] for level in levels if level["failed"])
-            raise self.fail(context, f"requests failed: {first}", evidence=found)
-        return found
+        found = evidence_of(asked, speeds, plain)
+        failed = problem(found)
+        if failed is None:
+            return found
+        if found["ended"] is not None and found["ended"]["kind"] in REFUSALS:
+            raise Undecided(wanted.host.name, self.name, failed, evidence=found)
+        raise self.fail(context, failed, evidence=found)
 
     def details(self, evidence: Mapping[str, Any]) -> Iterator[str]:
         return bench_lines(evidence) if evidence else iter(())
@@ -83,21 +87,34 @@ def of_servers(
     served: Client, plain: Client | None, asked: load.Load, told: Callable[[int, int], None]
 ) -> Evidence:
     """The bench of one server, and of a second one without speculation beside it."""
-    levels = load.run(served, asked, told)
-    return evidence_of(asked, levels, None if plain is None else load.run(plain, asked, told))
+    speeds = load.run(served, asked, told)
+    if plain is None or speeds.ended is not None:
+        return evidence_of(asked, speeds, None)
+    return evidence_of(asked, speeds, load.run(plain, asked, told))
 
 
-def evidence_of(
-    asked: load.Load, levels: list[dict[str, Any]], plain: list[dict[str, Any]] | None
-) -> Evidence:
+def evidence_of(asked: load.Load, speeds: load.Speeds, plain: load.Speeds | None) -> Evidence:
     """The evidence of a bench: seconds and tokens per second, speed-up beside acceptance."""
+    ended = speeds.ended or (plain and plain.ended)
     return {
         "model": asked.model,
         "max_tokens": asked.max_tokens,
-        "levels": levels,
-        "plain": plain,
-        "speed_up": load.speed_up(levels, plain) if plain is not None else None,
+        "levels": speeds.levels,
+        "plain": None if plain is None else plain.levels,
+        "speed_up": None if plain is None else load.speed_up(speeds.levels, plain.levels),
+        "ended": None if ended is None else asdict(ended),
     }
+
+
+def problem(found: Evidence) -> str | None:
+    """Why a bench is worth nothing, or less than all of it; None where all was answered."""
+    if found["ended"] is not None:
+        ended = found["ended"]
+        return f"ended at {ended['concurrency']} at once: {ended['reason']}"
+    for level in [*found["levels"], *(found["plain"] or ())]:
+        if level["failed"]:
+            return f"requests failed: {level['failures'][0]}"
+    return None
 
 
 def _shown(context: Context, what: str) -> load.Told:
@@ -110,6 +127,9 @@ def _shown(context: Context, what: str) -> load.Told:
 def bench_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
     """A bench: one line a level, and what speculation gains."""
     yield from _levels("bench", evidence["levels"])
+    if evidence.get("ended"):
+        ended = evidence["ended"]
+        yield f"  ended at {ended['concurrency']} at once: {ended['reason']}"
     if evidence["plain"] is not None:
         yield from _levels("without speculation", evidence["plain"])
         for one in evidence["speed_up"]:
@@ -128,6 +148,9 @@ def _levels(title: str, levels: list[Mapping[str, Any]]) -> Iterator[str]:
             f"{_milliseconds(level['per_output_token']):>20}  "
             f"{'-' if length is None else f'{length:.2f}':>6}  {level['failed']:>6}"
         )
+        if not level.get("settled", True) and not level["failed"]:
+            rounds = [f"{one:.1f}" for one in (*level["warm_up"], speed or 0.0)]
+            yield f"           not settled: {' '.join(rounds)} tokens/s, round by round"
 
 
 def _milliseconds(spread: Mapping[str, float] | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.steps.builds import building, environments
-from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
+from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
@@ -31,7 +31,7 @@ COMMITS = ("requested", "installed", "imported")
 class BuildStep(Step):
     """From a release, branch, pull request, wheel or checkout to a filled environment."""
 
-    name = "build"
+    name = BUILD
     phase = "stage"
     failure = StagingFailed
     produces = frozenset({ENVIRONMENT})

@@ -23,6 +23,7 @@ from deployctl.steps.interface import (
     Unknown,
 )
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers import stopping
 from deployctl.steps.servers.process import strangers
 
 ROUNDS = 3
@@ -97,10 +98,9 @@ class CleanStep(Step):
         return evidence
 
     def _stop_unit(self, context: Context, evidence: Evidence) -> None:
-        name = context.wanted.profile.name
-        context.progress("stop", f"unit {name}")
-        grace = context.wanted.profile.serve.stop_grace
-        done = context.session.call("units.stop", name=name, grace=grace)
+        context.progress("stop", f"unit {context.wanted.profile.name}")
+        done = stopping.stop_unit(context.session, context.wanted.profile)
+        evidence[stopping.REQUESTS] = done[stopping.REQUESTS]
         for pid in done["gone"]:
             fate = "killed" if pid in done["killed"] else "ended"
             evidence["stopped"].append({"pid": pid, "fate": fate, "why": "the unit"})
@@ -242,7 +242,8 @@ class CleanStep(Step):
         if ended["status"] == "unchanged":
             return ""
         evidence = ended["evidence"]
-        stopped = f"{len(evidence.get('stopped') or ())} processes stopped"
+        count = f"{len(evidence.get('stopped') or ())} processes stopped"
+        stopped = ", ".join(part for part in (count, stopping.in_words(evidence)) if part)
         after = evidence.get("memory_after")
         if not after:
             gpu = str(evidence.get("gpu", ""))

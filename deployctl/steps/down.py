@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from deployctl.errors import NotReady
 from deployctl.steps.interface import (
@@ -18,6 +19,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.servers import left_slots
 from deployctl.steps.servers.plain_server import left_over
+from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
 
 SERVING = ("starting", "running")
 PROFILES = "down.profiles"
@@ -55,7 +57,9 @@ class DownStep(Step):
 
     def apply(self, context: Context, plan: Plan) -> None:
         profile = context.wanted.profile
-        for name in _names(context):
+        stopped = stop_unit(context.session, profile)
+        context.evidence[self.name] = {REQUESTS: stopped[REQUESTS]}
+        for name in _names(context)[1:]:
             context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
         for name in _plain(context.wanted, context.answers):
             context.session.call("files.remove_tree", path=f"@/profiles/{name}")
@@ -65,7 +69,8 @@ class DownStep(Step):
         units = [context.session.call("units.state", name=name) for name in _names(context)]
         unit, members = units[0], [one for found in units for one in found.get("members", [])]
         port = context.session.call("network.listener", port=profile.serve.port)
-        evidence = {"state": unit["state"], "members": members, "port": port}
+        before = context.evidence.get(self.name, {})
+        evidence = {**before, "state": unit["state"], "members": members, "port": port}
         if members or any(found["state"] in SERVING for found in units):
             pids = ", ".join(str(member["pid"]) for member in members)
             raise self.fail(
@@ -76,6 +81,9 @@ class DownStep(Step):
                 evidence,
             )
         return evidence
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        return in_words(ended["evidence"])
 
 
 def _names(context: Context) -> list[str]:

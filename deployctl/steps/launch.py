@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,9 +25,11 @@ from deployctl.steps.interface import (
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
-from deployctl.steps.servers.serving import objections, secrets, serve_settings
-from deployctl.vllm.serving.command import command, environment, problems
-from deployctl.vllm.serving.failures import explain
+from deployctl.steps.servers.rendering import render, secret_values
+from deployctl.steps.servers.serving import objections
+from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
+from deployctl.vllm.logs.server import explain
+from deployctl.vllm.serving.command import drained_within
 
 ALWAYS = "always"
 """A playbook's option: start the server anew although it runs as wanted."""
@@ -81,19 +82,19 @@ class LaunchStep(Step):
 
     def apply(self, context: Context, plan: Plan) -> None:
         wanted, session = context.wanted, context.session
-        values = self._secrets(context)
+        values = secret_values(self, context)
         launch = self._launch(context)
         unit = session.call("units.state", name=wanted.profile.name)
         grace = wanted.profile.serve.stop_grace
         drafts = sources.source(wanted, "drafter") is not None
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
-            session.call("units.stop", name=wanted.profile.name, grace=grace)
+            context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted.profile)[REQUESTS]}
         context.progress("start", " ".join(launch["argv"]))
         session.call(
             "units.start",
             name=wanted.profile.name,
-            argv=launch["argv"],
+            argv=drained_within(launch["argv"], wanted.profile.serve.args, grace),
             env=launch["env"],
             secrets=values,
             release=context.release.release,
@@ -105,7 +106,7 @@ class LaunchStep(Step):
     def prove(self, context: Context) -> Evidence:
         name = context.wanted.profile.name
         unit = context.session.call("units.state", name=name)
-        evidence = _evidence(unit)
+        evidence = {**context.evidence.get(self.name, {}), **_evidence(unit)}
         if unit["state"] not in RUNNING:
             log = context.session.call("units.log", name=name, offset=-65536)
             known = explain(log["text"])
@@ -121,6 +122,9 @@ class LaunchStep(Step):
     def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
         return {self.name: evidence.get("argv")}
 
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        return in_words(ended["evidence"])
+
     def _launch(self, context: Context) -> dict[str, Any]:
         """The launch settings of this release. A sealed release keeps those it was proven with."""
         path = f"{context.release.directory}/launch.json"
@@ -131,34 +135,11 @@ class LaunchStep(Step):
                 sealed: dict[str, Any] = json.loads(kept["text"])
                 self._refuse_drift(context, sealed)
                 return sealed
-        launch = self._render(context)
+        launch = render(self, context)
+        if sources.source(context.wanted, "drafter") is not None:
+            launch["drafter_config"] = self._proven_config(context)
         text = json.dumps(launch, indent=2) + "\n"
         context.session.call("files.write", path=path, text=text)
-        return launch
-
-    def _render(self, context: Context) -> dict[str, Any]:
-        """argv and environment with the host's absolute paths, for the vLLM that was built."""
-        wanted, release, root = context.wanted, context.release, context.session.root
-        knowledge = built.knowledge(context)
-        model = sources.source(wanted, "drafter")
-        settings = serve_settings(
-            wanted,
-            f"{root}{release.environment[1:]}/bin/vllm",
-            sources.place(wanted, context.answers, "model"),
-            f"{root}{release.drafter[1:]}" if model is not None else None,
-            knowledge,
-        )
-        wrong = problems(settings, knowledge, wanted.profile.build.target)
-        if wrong:
-            raise self.fail(
-                context, "this vLLM cannot run what is wanted", "\n".join(wrong), "mend the profile"
-            )
-        launch: dict[str, Any] = {
-            "argv": command(settings),
-            "env": environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
-        }
-        if model is not None:
-            launch["drafter_config"] = self._proven_config(context)
         return launch
 
     def _proven_config(self, context: Context) -> str:
@@ -193,20 +174,6 @@ class LaunchStep(Step):
         )
         assert isinstance(failure, NotReady)
         return failure
-
-    def _secrets(self, context: Context) -> dict[str, str]:
-        values = {}
-        for name, settings in secrets(context.wanted).items():
-            value = os.environ.get(settings.env)
-            if not value:
-                raise self.fail(
-                    context,
-                    f"the secret {name} has no value",
-                    f"the variable {settings.env} is not set here",
-                    f"set {settings.env} in deployctl's environment and run again",
-                )
-            values[name] = value
-        return values
 
 
 def _evidence(unit: Mapping[str, Any]) -> Evidence:

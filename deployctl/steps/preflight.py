@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from deployctl.errors import StagingFailed
 from deployctl.steps.build import environment_key, sealed
@@ -61,7 +62,8 @@ class PreflightStep(Step):
         failed = [f.say for f in findings if f.verdict == "failed"]
         if failed:
             return Plan("blocked", reason="; ".join(failed), evidence=evidence)
-        unknown = [f.say for f in findings if f.verdict == "unknown"]
+        # A container's configuration only explains: what it leaves open is judged inside.
+        unknown = [f.say for f in findings if f.verdict == "unknown" and f.check != "conf"]
         if unknown:
             return Plan("unknown", reason="; ".join(unknown), evidence=evidence)
         return Plan("unchanged", evidence=evidence)
@@ -88,6 +90,7 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield from slots(wanted, answers)
     yield from tools(wanted, answers)
     yield gpus(wanted, answers)
+    yield from gpu_remarks(wanted, answers)
     if profile_gpus.uses_gpus(wanted):
         yield from _passthrough(wanted, answers)
 
@@ -204,6 +207,13 @@ def gpus(wanted: Deployment, answers: Answers) -> Finding:
     return Finding("gpu", "ok", found, needed)
 
 
+def gpu_remarks(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
+    """What nvidia-smi complains of about the profile's GPUs: they are known all the same."""
+    with suppress(Unanswered):
+        for remark in profile_gpus.remarks(profile_gpus.profile_gpus(wanted, answers)):
+            yield Finding("gpu", "warning", remark, None, remark)
+
+
 def _minors(wanted: Deployment, answers: Answers) -> frozenset[int] | None:
     """Which /dev/nvidiaN are the profile's, where that is known."""
     try:
@@ -228,7 +238,7 @@ def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield from passthrough.nodes(node, "node" if behind else "host")
     if behind:
         if wanted.host.container is not None:
-            yield from passthrough.conf(node, _minors(wanted, answers))
+            yield from passthrough.conf(node, _minors(wanted, answers), host)
         yield from passthrough.nodes(host, "container")
     yield from passthrough.versions(node, host)
     yield from passthrough.shm(host, wanted.profile.serve.tensor_parallel_size, behind)

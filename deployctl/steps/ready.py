@@ -20,7 +20,8 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import strangers, was_proven
-from deployctl.steps.servers.readiness import Readiness, reachable
+from deployctl.steps.servers.readiness import Readiness
+from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm import json_text
 
 

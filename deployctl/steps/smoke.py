@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.config.checks import SmokeRequest, SmokeSettings
-from deployctl.errors import SmokeFailed
+from deployctl.errors import SmokeFailed, Undecided
 from deployctl.steps.interface import (
     SERVER,
     Answers,
@@ -26,6 +26,7 @@ from deployctl.steps.measuring.gates import (
     open_client,
 )
 from deployctl.vllm.client import requests
+from deployctl.vllm.client.outcome import REFUSALS
 from deployctl.vllm.client.smoke import Expectation
 from deployctl.vllm.client.smoke_run import Asked, run
 
@@ -34,7 +35,7 @@ NEXT = {
     "wrong": "read the answers in the report; a wrong chat template or model shows like this",
     "thinking": "raise max_tokens of the request, or set thinking: false",
     "slow": "look for other load on the host, or relax the bounds in the profile's smoke section",
-    "unknown": "name the server's key in the profile: serve.api_key, or ask again later",
+    "unknown": "read what refused: where it wants a key, name its variable as serve.api_key",
 }
 
 
@@ -62,14 +63,12 @@ class SmokeStep(Step):
             )
         evidence |= {ASKED: asked_digest(profile.smoke), **of}
         verdict = evidence["verdict"]
-        if verdict != "pass":
-            raise self.fail(
-                context,
-                f"{verdict}: {problem(evidence)}",
-                next=NEXT[verdict].format(profile=profile.name),
-                evidence=evidence,
-            )
-        return evidence
+        if verdict == "pass":
+            return evidence
+        said, again = f"{verdict}: {problem(evidence)}", NEXT[verdict].format(profile=profile.name)
+        if verdict == "unknown":
+            raise Undecided(context.wanted.host.name, self.name, said, "", again, evidence)
+        raise self.fail(context, said, next=again, evidence=evidence)
 
     def sentence(self, ended: Mapping[str, Any]) -> str:
         checks = ended["evidence"].get("checks") or []
@@ -87,6 +86,12 @@ def problem(evidence: Evidence) -> str:
         if check["result"]["verdict"] == evidence["verdict"]:
             return f"{check['name']}: {'; '.join(check['result']['problems'])}"
     return "no request was made"
+
+
+def refusal(evidence: Evidence) -> str | None:
+    """How the server refused the first request that it did; None where it refused none."""
+    failures = (check["result"].get("failure") for check in evidence["checks"])
+    return next((str(kind) for kind in failures if kind in REFUSALS), None)
 
 
 def _asked(request: SmokeRequest, served_name: str) -> Asked:

@@ -3,8 +3,10 @@
     http_stand_in.py PORT WORD…
 
 generate (answers completions) · silent (never answers them) · empty (answers without tokens) ·
-broken (500, then the process ends) · key (401 without one) · other-name · engine-dead (health
-503) · late-bind (says that it started, then fails to bind as vLLM does)
+broken (500, then the process ends) · ends (the process ends with the request) · no-usage (answers
+without a count of tokens) · sick-STATUS (of /health, each answer with a line of an access log) ·
+key (401 without one) · other-name · engine-dead (health 503) · late-bind (says that it started,
+then fails to bind as vLLM does)
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        sick = next((word[5:] for word in WORDS if word.startswith("sick-")), "")
+        if self.path == "/health" and sick:
+            print(f'INFO:     127.0.0.1:1 - "GET /health HTTP/1.1" {sick}', flush=True)
+            return self.say(int(sick), {})
         if self.path == "/health":
             return self.say(503 if "engine-dead" in WORDS else 200, {})
         if "key" in WORDS and self.headers.get("Authorization") != "Bearer open":
@@ -38,6 +44,8 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if "silent" in WORDS:
             time.sleep(600)
+        if "ends" in WORDS:
+            os._exit(0)
         if "broken" in WORDS:
             self.say(500, {"error": "EngineCore encountered an issue"})
             print(
@@ -50,7 +58,8 @@ class Handler(BaseHTTPRequestHandler):
         tokens = 0 if "empty" in WORDS else 4
         choice = {"index": 0, "text": "" if "empty" in WORDS else "pass", "finish_reason": "length"}
         usage = {"prompt_tokens": 3, "completion_tokens": tokens, "total_tokens": 3 + tokens}
-        return self.say(200, {"model": "tiny", "choices": [choice], "usage": usage})
+        counted = {} if "no-usage" in WORDS else {"usage": usage}
+        return self.say(200, {"model": "tiny", "choices": [choice], **counted})
 
     def say(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()

@@ -171,8 +171,8 @@ def test_launch_refuses_a_config_that_drifted_since(bench: Bench) -> None:
 CRASH = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
-from deployctl.agent import files
-from deployctl.agent.interface import Call
+from deployctl.agent.store import files
+from deployctl.agent.core.interface import Call
 
 path, old, new = sys.argv[1], "o" * 5000, "n" * 9000
 call = Call("/", lambda event: None)

@@ -179,6 +179,27 @@ def test_limit(builder: BuildHost) -> None:
     assert final["members"] == []
 
 
+def test_a_job_has_nothing_of_whoever_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a local host that is the controller: its keys are no business of a build's code."""
+    for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "UV_PUBLISH_TOKEN", "MINE"):
+        monkeypatch.setenv(name, "hush-4712")
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "77")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/agent-sock")
+    host = BuildHost(tmp_path / "root")
+    look = "env; tr '\\0' '\\n' < /proc/$PPID/environ"
+    try:
+        host.session.call("jobs.start", id="env", steps=[shell(look)])
+        assert host.session.call("jobs.follow", id="env")["state"] == "done"
+        log = host.session.call("jobs.log", id="env")["text"]
+    finally:
+        host.close()
+    assert "UV_HTTP_TIMEOUT=77" in log
+    assert "hush-4712" not in log
+    assert "/agent-sock" not in log
+
+
 def test_secrets_never_lie_on_disk(builder: BuildHost) -> None:
     secret = "hush-4711"
     step = shell('test "$TOKEN" = hush-4711 && echo given', secrets={"TOKEN": secret})

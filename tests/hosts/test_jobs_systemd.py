@@ -17,7 +17,8 @@ from tests.hosts.builds.waiting import until
 from tests.hosts.lab.machines import Container
 from tests.hosts.lab.network import Lab
 
-pytestmark = pytest.mark.lab
+# They share a container, which boots.
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("jobs systemd")]
 LOGIN = "login.scope"
 """What the agent runs in, as in the scope of a login."""
 PYTHON = "/usr/local/bin/python-in-a-login"

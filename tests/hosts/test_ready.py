@@ -145,8 +145,17 @@ def test_a_start_that_hangs(start: Start) -> None:
     unit = start.unit(*SERVER, "seconds=600", "leave-orphan")
     start.hurry(stall="3s")
     failure = start.refused()
-    assert "it hangs in phase starting: 3 s without a log line or work" in failure.thing
+    assert "it hangs in phase starting: 3 s without a new phase or work of its own" in failure.thing
     assert not is_alive(unit["pid"]) and start.state()["members"] == []
+
+
+@pytest.mark.parametrize("status", [500, 404, 401])
+def test_answers_to_our_own_questions_are_no_progress(start: Start, status: int) -> None:
+    """Found: with the access log on, `stall: 8s` did not fire in 199 s."""
+    start.serve("generate", f"sick-{status}")
+    start.hurry(stall="2s")
+    failure = start.refused()
+    assert f"(/health answers {status}): 2 s without a new phase or work" in failure.thing
 
 
 def test_a_machine_that_stood_still_looks_again_before_it_is_a_hang(
@@ -187,6 +196,16 @@ def test_200_everywhere_and_nothing_generated(start: Start) -> None:
 def test_an_answer_without_tokens(start: Start) -> None:
     start.serve("empty")
     assert "generates nothing: no tokens came back" in start.refused().thing
+
+
+def test_an_answer_that_counts_no_tokens_is_judged_by_its_text(start: Start) -> None:
+    start.serve("generate", "no-usage")
+    assert start.prove()["completion"]["tokens"] is None
+
+
+def test_a_server_that_ends_with_our_request_was_asked(start: Start) -> None:
+    start.serve("ends")
+    assert "status 0 after a request of ours" in start.refused().thing
 
 
 def test_an_engine_that_dies_with_the_first_request(start: Start) -> None:

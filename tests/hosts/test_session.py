@@ -46,12 +46,18 @@ class TestPythons:
         stand_in.write_text(
             f"#!{sys.executable}\nimport sys\n"
             f"sys.version_info = {numbers}\nsys.version = {version!r}\n"
-            "exec(sys.argv[2])\n"
+            "exec(sys.argv[sys.argv.index('-c') + 1])\n"
         )
         stand_in.chmod(0o755)
         error = refusal('exec "$@"', tmp_path, python=str(stand_in))
         assert isinstance(error, NoPython)
         assert f"is {version}, the agent needs 3.9" in error.what
+
+    def test_one_that_knows_no_isolation(self, tmp_path: Path) -> None:
+        # What Python 2.7 says.
+        words = "Unknown option: -I\\nusage: python [option] ... [-c cmd | -m mod | file | -] [arg]"
+        error = refusal(f"printf '{words}\\n' >&2; exit 2", tmp_path)
+        assert isinstance(error, NoPython) and "older than 3.4" in error.what
 
     @pytest.mark.parametrize("python", OTHERS, ids=lambda path: path.parts[-3])
     def test_the_real_ones_that_are_here(self, tmp_path: Path, python: Path) -> None:

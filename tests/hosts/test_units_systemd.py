@@ -14,7 +14,8 @@ from tests.hosts.lab.machines import Container
 from tests.hosts.lab.network import Lab
 from tests.hosts.test_units import NAME, state, until
 
-pytestmark = pytest.mark.lab
+# They share a container, which boots.
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("units systemd")]
 SERVER = Path(__file__).with_name("server_stand_in.py")
 UNIT = f"deployctl-{NAME}.service"
 

@@ -81,6 +81,7 @@ def test_the_story_without_the_drafter_step(deployed: Demo) -> None:
     assert document["hosts"][0]["restored"] is True
 
 
+@pytest.mark.slow
 def test_the_story_on_a_fresh_host_exits_9(
     deployed: Demo, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

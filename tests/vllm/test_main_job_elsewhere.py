@@ -24,7 +24,7 @@ from tests.hosts.lab.sshd import Sshd
 
 from .conftest import LIMIT, PATH, Demo, Ended
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 T = TypeVar("T")
 
 

@@ -221,6 +221,7 @@ def test_other_traffic_is_noticed(served: Served) -> None:
     assert len(taken.samples) == 6 - taken.left_out
 
 
+@pytest.mark.slow
 def test_speculation_does_not_change_answers(deployed: Demo) -> None:
     """The served release beside itself without a drafter, and what the drafter gains."""
     ended = deployed.run("acceptance", "--compare", "plain", "--json")
@@ -282,6 +283,7 @@ def until_served(client: Client, process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.5)
 
 
+@pytest.mark.slow
 def test_ngram_with_the_servers_own_count_for_each_request(vllm_environment: Path) -> None:
     ngram = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
     with (

@@ -8,7 +8,7 @@ from tests.hosts.served.client import PollingClient
 
 from .conftest import Demo
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 
 def test_there_and_back(deployed: Demo) -> None:

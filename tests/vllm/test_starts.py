@@ -28,6 +28,8 @@ from tests.hosts.step_bench import Bench, deployment
 from tests.hosts.test_units import until
 
 pytestmark = pytest.mark.vllm
+APART = (pytest.mark.slow, pytest.mark.xdist_group("vllm starts"))
+"""Beside the deployed demo, and not in `scripts/test`: there one start of each kind is enough."""
 
 ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 RIGHT = {"dflash_config.mask_token_id": 3, "dflash_config.target_layer_ids": [1, 3, 5]}
@@ -103,6 +105,8 @@ def no_config(**config: Any) -> dict[str, Any]:
     return {"config": {**RIGHT, **config}, "warn_only": ALL_CHECKS}
 
 
+ONE_OF_EACH = ("unknown option", "no mask token")
+"""One that ends with its arguments, one that ends in the engine."""
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("unknown option", {"args": {"no-such-flag": 1}}, "unknown-option"),
     ("context too long", {"max_model_len": 999_999}, "context-too-long"),
@@ -131,7 +135,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "cause"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+@pytest.mark.parametrize(
+    ("wrong", "cause"),
+    [pytest.param(*w[1:], id=w[0], marks=() if w[0] in ONE_OF_EACH else APART) for w in WRONG],
+)
 def test_a_start_that_fails(
     tmp_path: Path, environment: Path, wrong: dict[str, Any], cause: str
 ) -> None:
@@ -146,6 +153,8 @@ def test_a_start_that_fails(
         assert not made.session.call("network.listener", port=port)["listening"]
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm starts")
 def test_a_model_that_went_away(tmp_path: Path, environment: Path) -> None:
     with bench(tmp_path, environment, profile(free_port())) as made:
         step = LaunchStep()
@@ -159,6 +168,8 @@ def test_a_model_that_went_away(tmp_path: Path, environment: Path) -> None:
         assert unit(made)["members"] == []
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm starts")
 def test_a_port_that_another_program_holds(tmp_path: Path, environment: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -171,7 +182,10 @@ def test_a_port_that_another_program_holds(tmp_path: Path, environment: Path) ->
             assert unit(made)["members"] == []
 
 
-@pytest.mark.parametrize("victim", ["vllm", "VLLM::EngineCor", "VLLM::Worker"])
+@pytest.mark.parametrize(
+    "victim",
+    [pytest.param(name, marks=APART) for name in ("vllm", "VLLM::EngineCor", "VLLM::Worker")],
+)
 def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
     tmp_path: Path, environment: Path, victim: str
 ) -> None:
@@ -195,6 +209,8 @@ def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
         assert not any(is_alive(m["pid"]) for m in members)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm starts")
 @pytest.mark.parametrize(
     ("config", "warned"),
     [

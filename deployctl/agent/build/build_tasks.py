@@ -25,7 +25,7 @@ def offer(directory: str, python: str, *requirements: str) -> int:
     """
     os.makedirs(directory, exist_ok=True)
     name = python if os.sep in python else f"python{python}"
-    argv = [name, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    argv = [name, "-I", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     try:
         return subprocess.call([*argv, "--dest", directory, *requirements])
     except OSError as error:

@@ -89,12 +89,19 @@ def export(checkout: str, folder: str) -> int:
         copy.run("update-ref", "--no-deref", "HEAD", head)
         copy.run("update-ref", "--stdin", text=_tags(source).encode("utf-8", "surrogateescape"))
         copy.run("read-tree", found.tree)
+        _leave_out_repositories(copy)
         copy.show("checkout-index", "--all", "--quiet")
-        for entry in copy.run("ls-files", "--stage", "-z").split("\0"):
-            if entry.startswith("160000 "):
-                name = entry.partition("\t")[2]
-                print(f"{name} is a repository of its own: left out", flush=True)
     return 0
+
+
+def _leave_out_repositories(copy: Git) -> None:
+    """Repositories that lie in the checkout and are none of its submodules: not a part of it."""
+    submodules = copy.run("ls-tree", "-r", "-z", "HEAD")
+    for entry in copy.run("ls-files", "--stage", "-z").split("\0"):
+        name = entry.partition("\t")[2]
+        if entry.startswith("160000 ") and f"\t{name}\0" not in submodules:
+            copy.run("update-index", "--force-remove", "--", name)
+            print(f"{name}/ is a repository of its own: left out", flush=True)
 
 
 def _borrow(found: Snapshot, objects: str) -> None:

@@ -27,4 +27,4 @@ def archive() -> str:
 
 def agent_program() -> List[str]:
     """The argv that runs this agent's zip file; error `no-archive` where it runs from elsewhere."""
-    return [sys.executable, archive()]
+    return [sys.executable, "-I", archive()]

@@ -56,7 +56,8 @@ class Call:
         certificate authorities that the host's own programs trust (uv brings others along)."""
         env = dict(os.environ)
         env.setdefault("HOME", os.path.expanduser("~"))
-        have = [p for p in env.get("PATH", "").split(os.pathsep) if p]
+        # A relative entry, an empty one too, is whatever lies in the working directory.
+        have = [p for p in env.get("PATH", "").split(os.pathsep) if os.path.isabs(p)]
         have += [place for place in PROGRAMS if place not in have]
         env["PATH"] = os.pathsep.join(have)
         trusted = next((path for path in AUTHORITIES if os.path.isfile(path)), None)

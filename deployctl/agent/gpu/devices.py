@@ -56,12 +56,12 @@ def read_devices(path: str = "/proc/devices") -> Devices:
     return Devices(majors)
 
 
-def driver_knows_gpus() -> bool:
-    """Whether the kernel driver lists a GPU, whatever nvidia-smi says."""
+def gpu_count() -> int:
+    """The GPUs that the kernel driver lists, whatever nvidia-smi says."""
     try:
-        return bool(os.listdir(DRIVER + "/gpus"))
+        return len(os.listdir(DRIVER + "/gpus"))
     except OSError:
-        return False
+        return 0
 
 
 def device_minor(bus: Optional[str]) -> Optional[int]:

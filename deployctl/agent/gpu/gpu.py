@@ -21,8 +21,9 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     """The GPUs as nvidia-smi tells them, and the compute processes on them.
 
     `present` is False, with a `reason`, where there is no driver or no GPU: a fact, not an error.
-    `unknown` says why the list may be incomplete or wrong; a GPU's own `unknown` names its values
-    that were not told. Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
+    `unknown` says why the list may be wrong, `incomplete` why GPUs beside those in it may exist;
+    a GPU's own `unknown` names its values that were not told, `remarks` what was said beside.
+    Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
     """
     program = programs.find(call, "nvidia-smi")
     loaded = bool(devices.read_devices().majors)
@@ -34,14 +35,17 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     words = nvidia_smi.complaint(told.status, told.stdout, told.stderr)
     if told.status == nvidia_smi.NO_DRIVER and not loaded:
         return _absent(words)
-    if told.status == nvidia_smi.NO_DEVICES and not devices.driver_knows_gpus():
+    if told.status == nvidia_smi.NO_DEVICES and not devices.gpu_count():
         return _absent(words)
     table = nvidia_smi.parse_gpus(told.status, told.stdout, fields)
     if not table.rows:
         return _present([], table.unknown or "nvidia-smi named no GPU")
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
-    answer = _present(table.rows, table.unknown)
+    # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
+    whole = len(table.rows) == devices.gpu_count()
+    answer = _present(table.rows, table.unknown if told.status is None else None)
+    answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)
     answer.update(_apps(call, program, table.rows, timeout))
     return answer
 
@@ -56,6 +60,8 @@ def _present(gpus: List[Dict[str, Any]], unknown: Optional[str]) -> Dict[str, An
         "reason": None,
         "gpus": gpus,
         "unknown": unknown,
+        "incomplete": None,
+        "remarks": [],
         "apps": [],
         "apps_unknown": unknown,
     }

@@ -1,15 +1,17 @@
-"""nvidia-smi's answers, read strictly: what is not exactly as documented is unknown, never 0.
+"""nvidia-smi's answers, row by row: what is not exactly as documented is unknown, never 0.
 
-Pure. Format: `--format=csv,noheader,nounits`, one line a GPU or process, fields separated by `, `.
-A field may read `[N/A]`, `[Not Supported]`, `[Unknown Error]` or `[GPU requires reset]`; lines of
-complaint may stand between the rows, on stdout. Exit codes (nvidia-smi(1)): 0 · 2 bad argument ·
-4 permission · 6 no device · 9 no driver · 12 no NVML · 15 off the bus · 255 other.
+Pure. Format: `--format=csv,noheader,nounits`, one line a GPU or process, fields separated by `, `;
+names are not quoted and may hold commas. A field may read `[N/A]`, `[Not Supported]`,
+`[Unknown Error]`, `[GPU requires reset]` or `ERR!`; warnings and complaints may stand between the
+rows, on stdout. UUIDs are opaque: those of Tegra have no `GPU-`. Exit codes (nvidia-smi(1)): 0 ·
+2 bad argument · 4 permission · 6 no device · 9 no driver · 12 no NVML · 14 an infoROM is corrupted,
+a warning · 15 off the bus · 255 other.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 GPU_FIELDS = (
     "index",
@@ -26,19 +28,27 @@ GPU_FIELDS = (
 APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 FORMAT = "--format=csv,noheader,nounits"
 
+MOST_REMARKS = 20
 NO_DEVICES = 6
 NO_DRIVER = 9
+WARNED = (0, 14)
+"""Statuses of an answer that is whole."""
 
-_UUID = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]+")
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9/._-]*-[A-Za-z0-9/._-]+")
+_WARNING = re.compile(r"(?i)\s*warning\b")
+_BUS = re.compile(r"\b(?:[0-9A-Fa-f]{4,8}:)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\b")
+_INDEX = re.compile(r"(?i)\bgpu\s*#?(\d{1,4})\b")
 _VERSION = re.compile(r"\d+(\.\d+)+")
 _REFUSED = re.compile(r'Field "([^"]+)" is not a valid field to query')
 
 
 class Table(NamedTuple):
-    """Rows that were understood; `unknown` says why they may not be all, None where they are."""
+    """Rows that were understood; `unknown` says why they may not be all, None where they are;
+    `remarks` are the lines that are no rows."""
 
     rows: List[Dict[str, Any]]
     unknown: Optional[str]
+    remarks: Tuple[str, ...] = ()
 
 
 def refused_field(text: str) -> Optional[str]:
@@ -57,30 +67,64 @@ def complaint(status: Optional[int], stdout: str, stderr: str = "") -> str:
 
 def parse_gpus(status: Optional[int], stdout: str, fields: Sequence[str] = GPU_FIELDS) -> Table:
     """One row a GPU, memory in MiB. In a row, a value that is not as documented is None and named
-    in its `unknown`; a line that is no row, or an exit status other than 0, makes the table so."""
-    return _table(status, stdout, fields, _gpu)
+    in its `unknown`; a complaint about it is in its `remarks`. Good rows stand whatever else was
+    said; a line that is neither a row nor a warning, or another status, leaves open whether there
+    are more."""
+    table = _table(status, stdout, fields, "name", _gpu)
+    for remark in table.remarks:
+        for row in table.rows:
+            if _is_about(remark, row):
+                row.setdefault("remarks", []).append(remark)
+    return table
 
 
 def parse_apps(status: Optional[int], stdout: str) -> Table:
     """One row a compute process and GPU, memory in MiB or None; nothing said is no process."""
-    return _table(status, stdout, APP_FIELDS, _app)
+    return _table(status, stdout, APP_FIELDS, "process_name", _app)
 
 
-def _table(status: Optional[int], stdout: str, fields: Sequence[str], read: Any) -> Table:
+def _table(
+    status: Optional[int], stdout: str, fields: Sequence[str], named: str, read: Any
+) -> Table:
     rows: List[Dict[str, Any]] = []
     odd: List[str] = []
-    for line in stdout.splitlines():
+    for line in stdout.split("\n"):
         if not line.strip():
             continue
-        cells = [cell.strip() for cell in line.split(", ")]
-        row = read(dict(zip(fields, cells))) if len(cells) == len(fields) else None
+        cells = _cells(line, fields, named)
+        row = read(cells) if cells else None
         if row is None:
             odd.append(line.strip())
         else:
             rows.append(row)
-    if status != 0:
-        return Table(rows, complaint(status, "\n".join(odd)))
-    return Table(rows, "nvidia-smi said: " + " / ".join(odd)[:400] if odd else None)
+    remarks = tuple(line[:400] for line in odd[:MOST_REMARKS])
+    complaints = [line for line in odd if not _WARNING.match(line)]
+    if status not in WARNED or (status and not rows and not odd):
+        return Table(rows, complaint(status, "\n".join(odd)), remarks)
+    if complaints:
+        return Table(rows, "nvidia-smi said: " + " / ".join(complaints)[:400], remarks)
+    return Table(rows, None, remarks)
+
+
+def _cells(line: str, fields: Sequence[str], named: str) -> Dict[str, str]:
+    """A line's fields; only the name may hold the separator. Empty where there are too few."""
+    cells = [cell.strip() for cell in line.split(", ")]
+    more = len(cells) - len(fields)
+    if more < 0 or (more and named not in fields):
+        return {}
+    at = list(fields).index(named) if more else 0
+    if more:
+        cells[at : at + more + 1] = [", ".join(cells[at : at + more + 1])]
+    return dict(zip(fields, cells))
+
+
+def _is_about(remark: str, row: Dict[str, Any]) -> bool:
+    """Whether a line names a GPU, by its address on the bus or its index."""
+    bus = _BUS.search(remark)
+    if bus and row["bus"]:
+        return bool(row["bus"].lower().endswith(bus.group(1).lower()))
+    index = _INDEX.search(remark)
+    return row["uuid"] in remark or bool(index and int(index.group(1)) == row["index"])
 
 
 def _gpu(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
@@ -119,7 +163,7 @@ def _gpu(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
         ),
         # A card without MIG says [N/A]: that is an answer.
         "mig": False
-        if mig in ("[N/A]", "[Not Supported]")
+        if mig in ("[N/A]", "[Not Supported]", "N/A")
         else value("mig.mode.current", mig in switch, switch.__getitem__),
         "compute_cap": pattern("compute_cap", _VERSION.pattern),
         "unknown": unknown,
@@ -130,7 +174,7 @@ def _app(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
     if not _UUID.fullmatch(cells["gpu_uuid"]) or not _digits(cells["pid"]):
         return None
     name, memory = cells["process_name"], cells["used_memory"]
-    if not _digits(memory) and not re.fullmatch(r"\[[^\]]+\]", memory):
+    if not _digits(memory) and not re.fullmatch(r"\[[^\]]+\]|ERR!|N/A", memory):
         return None
     return {
         "uuid": cells["gpu_uuid"],
@@ -165,4 +209,4 @@ def fill_memory(
 
 
 def _digits(text: str) -> bool:
-    return re.fullmatch(r"[0-9]+", text) is not None
+    return re.fullmatch(r"[0-9]{1,12}", text) is not None

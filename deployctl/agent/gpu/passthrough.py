@@ -14,6 +14,7 @@ from ..core import programs
 from ..core.archive import import_root
 from ..core.interface import Call
 from ..processes import namespaces
+from . import container_files
 from .devices import read_devices
 
 MODULE_VERSIONS = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
@@ -26,7 +27,6 @@ PLACES = (
     "/usr/local/nvidia/lib64",
     "/usr/lib/wsl/lib",
 )
-PVE_CONF = "/etc/pve/lxc/%s.conf"
 
 
 def look(
@@ -47,7 +47,8 @@ def look(
         "shm": None if shm is None else shm.f_blocks * shm.f_frsize,
         "uid": os.geteuid(),
         "contained": namespaces.contained(),
-        "conf": None if container is None else _conf(container, lxc_path),
+        "cgroup": container_files.cgroup_version(),
+        "conf": None if container is None else container_files.read(container, lxc_path),
     }
 
 
@@ -99,16 +100,6 @@ def _library_version(call: Call, name: str) -> Optional[str]:
         version = re.search(r"\.so\.(\d+(?:\.\d+)+)$", os.path.realpath(path))
         if version and os.path.exists(path):
             return version.group(1)
-    return None
-
-
-def _conf(container: str, lxc_path: str) -> Optional[Dict[str, str]]:
-    for path in (PVE_CONF % container, os.path.join(lxc_path, container, "config")):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                return {"path": path, "text": file.read()}
-        except OSError:
-            continue
     return None
 
 

@@ -29,6 +29,23 @@ class Stat(NamedTuple):
     start: int
 
 
+def moved(stats: Iterable[Stat]) -> Optional[Dict[str, int]]:
+    """Bytes that processes have `read` from disks and `written` to them, as /proc/PID/io counts
+    (proc_pid_io(5)); None where that may not be read of one."""
+    total = {"read": 0, "written": 0}
+    for stat in stats:
+        try:
+            with open(f"/proc/{stat.pid}/io", encoding="ascii") as file:
+                counts = dict(line.split(": ") for line in file.read().splitlines())
+            total["read"] += int(counts["read_bytes"])
+            total["written"] += int(counts["write_bytes"])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except (OSError, KeyError, ValueError):
+            return None
+    return total
+
+
 def read_stat(pid: int) -> Optional[Stat]:
     """None when there is no such process (any more)."""
     try:

@@ -1,7 +1,8 @@
-"""What is known of a release that is not complete: that it was prepared, or that it failed.
+"""What is known of a release beside its manifest: that it was prepared, that it failed, and what
+its rehearsed start has shown.
 
-`@/profiles/<name>/releases/<id>/` holds `prepared.json` or `failed.json` beside what was made, and
-`server.log` of a start that failed.
+`@/profiles/<name>/releases/<id>/` holds `prepared.json`, `failed.json` and `rehearsed.json` beside
+what was made, and `server.log` of a start that failed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from ..supervision.unit_files import Unit
 
 PREPARED = "prepared.json"
 FAILED = "failed.json"
+REHEARSED = "rehearsed.json"
 LOG = "server.log"
-KINDS = {"prepared": PREPARED, "failed": FAILED}
+KINDS = {"prepared": PREPARED, "failed": FAILED, "rehearsed": REHEARSED}
 
 
 def _folder(call: Call, profile: str, release: str) -> str:
@@ -28,7 +30,7 @@ def _folder(call: Call, profile: str, release: str) -> str:
 
 
 def write(call: Call, profile: str, release: str, kind: str, told: Dict[str, Any]) -> str:
-    """Note that a release was prepared, or that it failed, with what is known; the file's path."""
+    """Note that a release was prepared, failed or was rehearsed, with what is known; the path."""
     if kind not in KINDS:
         raise AgentError("bad-arguments", "%s is no mark" % kind)
     path = os.path.join(_folder(call, profile, release), KINDS[kind])
@@ -38,15 +40,26 @@ def write(call: Call, profile: str, release: str, kind: str, told: Dict[str, Any
 
 def failed(call: Call, profile: str) -> Dict[str, Any]:
     """The releases that failed and never were complete, with what was noted, by id."""
+    found = _noted(call, profile, FAILED)
     releases = call.path("@/profiles/%s/releases" % profile)
-    found = {}
-    for name in sorted(os.listdir(releases)) if os.path.isdir(releases) else []:
-        if name.startswith("."):
-            continue  # on its way out
-        told = read_json(os.path.join(releases, name, FAILED))
-        if told is not None and not os.path.exists(os.path.join(releases, name, "manifest.json")):
-            found[name] = told
-    return found
+    return {
+        name: told
+        for name, told in found.items()
+        if not os.path.exists(os.path.join(releases, name, "manifest.json"))
+    }
+
+
+def rehearsed(call: Call, profile: str) -> Dict[str, Any]:
+    """What the last rehearsal of each release has shown, by id."""
+    return _noted(call, profile, REHEARSED)
+
+
+def _noted(call: Call, profile: str, file: str) -> Dict[str, Any]:
+    releases = call.path("@/profiles/%s/releases" % profile)
+    names = sorted(os.listdir(releases)) if os.path.isdir(releases) else []
+    # Hidden ones are on their way out.
+    notes = {n: read_json(os.path.join(releases, n, file)) for n in names if not n.startswith(".")}
+    return {name: told for name, told in notes.items() if told is not None}
 
 
 def keep_log(call: Call, profile: str, release: str) -> Dict[str, Any]:
@@ -77,4 +90,4 @@ def log(call: Call, profile: str, release: str, limit: int = 262144) -> Dict[str
         return {"text": file.read(limit).decode("utf-8", "replace"), "size": size}
 
 
-OPERATIONS = (write, failed, keep_log, log)
+OPERATIONS = (write, failed, rehearsed, keep_log, log)

@@ -11,6 +11,7 @@ import uuid
 from functools import partial
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core import inheritance
 from ..core.interface import AgentError, Call
 from ..processes.processes import stop as stop_processes
 from ..processes.processes import stop_all
@@ -197,11 +198,13 @@ def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:
         return call.path(value) if value == "@" or value.startswith("@/") else value
 
     when = step.get("when")
+    own = step["argv"][:1] == ["@agent"]
+    allowed = inheritance.FETCH if own else inheritance.BUILD
     wanted = {name: place(value) for name, value in (step.get("env") or {}).items()}
     return {
         "phase": step["phase"],
         "argv": [place(argument) for argument in step["argv"]],
-        "env": call.environment(wanted),
+        "env": dict(inheritance.kept(call.environment(), allowed), **wanted),
         "wanted": wanted,
         "secrets": step.get("secrets") or {},
         "cwd": place(step.get("cwd") or "@"),

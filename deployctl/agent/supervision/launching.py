@@ -6,12 +6,14 @@ can be asked, the supervisor is therefore started in a transient scope.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import threading
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core import inheritance
 from ..core.archive import agent_program
 from ..core.interface import AgentError, Call
 from . import systemd
@@ -66,6 +68,8 @@ def _begin(argv: List[str], spec: Dict[str, Any]) -> Optional[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A step may read its supervisor's environment.
+        env=inheritance.kept(os.environ, inheritance.BUILD),
         cwd="/",
         start_new_session=True,
     )

@@ -7,7 +7,6 @@ which is a failure) · failed · lost (it and its supervisor are gone without a 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,20 +15,19 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
+from ..core import inheritance
 from ..core.archive import archive
 from ..core.atomic_files import write_json
 from ..core.interface import AgentError, Call
 from ..processes import processes
 from . import systemd
+from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
+LOAD_OPTION, DRAIN_OPTION = "--enable-server-load-tracking", "--shutdown-timeout"
+"""Options of `vllm serve` with which it counts requests, and lets them end when it is stopped."""
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within so many seconds; bytes of log before it is turned over."""
-INHERITED = re.compile(
-    r"^(HOME|PATH|USER|LOGNAME|SHELL|TMPDIR|TZ|LANG|LC_\w+|LD_LIBRARY_PATH|CUDA_HOME|CUDA_PATH"
-    r"|XDG_CACHE_HOME|HF_HOME|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)$"
-)
-"""Variables of the host that a server is given; all others come from its profile."""
 
 
 def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
@@ -46,7 +44,8 @@ def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
 def state(call: Call, name: str) -> Dict[str, Any]:
     """What has become of the server: state, process, release, and every process it consists of.
 
-    `cpu` is the seconds of processor time of all members together; `supervised` says whether
+    `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
+    read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
     """
@@ -74,6 +73,7 @@ def state(call: Call, name: str) -> Dict[str, Any]:
         "log": spec["log"],
         "kind": spec["kind"],
         "cpu": sum(m.cpu for m in members) / processes.TICKS,
+        "io": processes.moved(members),
         "members": [processes.describe_process(m) for m in members],
     }
 
@@ -140,7 +140,7 @@ def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) 
 def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
     """The same for whoever launches: a person's own variables neither change nor leak into it."""
     inherited = call.environment()
-    env = {name: value for name, value in inherited.items() if INHERITED.match(name)}
+    env = inheritance.kept(inherited, inheritance.SERVER)
     env.update(wanted or {})
     return env
 
@@ -166,6 +166,8 @@ def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # The server may read its supervisor's environment.
+        env=inheritance.kept(call.environment(), inheritance.SERVER),
         cwd="/",
         start_new_session=True,
     )
@@ -190,20 +192,27 @@ def keep(
     return state(call, name)
 
 
-def stop(call: Call, name: str, grace: float = 20.0) -> Dict[str, Any]:
+def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str, Any]:
     """End the server, its engine cores and its workers; returns who went how.
 
-    `left` lists processes that survived even SIGKILL (stuck in a driver): a reboot is needed.
+    `load` is the URL at which it counts its requests: `requests` then says how many were in flight
+    and how many were cut off; None where it does not count them. `left` lists processes that
+    survived even SIGKILL (stuck in a driver): a reboot is needed.
     """
     unit = Unit(call, name)
     if not os.path.isdir(unit.directory):
         return _absent()
     with unit.alone():
-        return _stop(call, unit, grace)
+        spec = unit.spec() or {}
+        tracks = LOAD_OPTION in spec.get("argv", ())
+        with Watch(call, load if tracks else "") as watch:
+            stopped = _stop(call, unit, grace)
+    return dict(stopped, requests=watch.told(DRAIN_OPTION in spec.get("argv", ())))
 
 
 def _absent() -> Dict[str, Any]:
-    return {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+    gone = {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
+    return dict(gone, requests={"in_flight": None, "cut_off": None})
 
 
 def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:

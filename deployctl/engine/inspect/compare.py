@@ -56,11 +56,12 @@ def _figures() -> list[str]:
 
 
 def launch_options(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A launch line by option. The release's own folder, which always differs, is left out."""
-    words = [
-        str(word).replace(str(manifest.get("release")), "RELEASE")
-        for word in manifest.get(LaunchStep.name) or ()
-    ]
+    """A launch line by option. The names of the release's own folder and of its environment are
+    left out: they always differ, and what they hold is told by its parts."""
+    environment = (manifest.get("identity") or {}).get("environment")
+    words = [str(word) for word in manifest.get(LaunchStep.name) or ()]
+    for name, put in ((manifest.get("release"), "RELEASE"), (environment, "ENVIRONMENT")):
+        words = [word.replace(str(name), put) for word in words]
     options: dict[str, Any] = {}
     at = ""
     for word in words:

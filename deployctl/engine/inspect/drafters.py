@@ -16,14 +16,14 @@ from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.next_steps import with_profile
 from deployctl.engine.run.plan import ask, questions, unanswered
 from deployctl.engine.strategies import slots
-from deployctl.errors import ConfigError, DeployError, HostError, UsageError
+from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed, UsageError
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.verify import VerifyStep
-from deployctl.vllm.drafters import edits
+from deployctl.vllm.drafters import edits, methods
 from deployctl.vllm.drafters.drafter import (
     Desired,
     DrafterConfigError,
@@ -88,9 +88,8 @@ def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     release = answers["releases"]["current"]
     view = answers["drafter.views"].get(release) if release else None
     if view is None or view["config"] is None:
-        raise HostError(
-            host.name,
-            "no release with a drafter is deployed here",
+        raise UsageError(
+            f"{host.name}: no release with a drafter is deployed here",
             next=f"run: deployctl up --profile {profile.name}",
         )
     try:
@@ -101,8 +100,8 @@ def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     try:
         parse(view["config"]["text"])
     except DrafterConfigError as error:
-        again = f"write it anew: deployctl drafter --profile {profile.name}"
-        raise HostError(host.name, f"{path}: {error}", next=again) from error
+        again = f"write it again: deployctl drafter --profile {profile.name}"
+        raise StagingFailed(host.name, DrafterStep.name, f"{path}: {error}", next=again) from error
     found = InUse(host.name, path, view["config"]["text"], config)
     checks = _checks(session, wanted, answers, Desired(found.text, ()))
     return replace(found, checks=(*checks, *_as_wanted(found)))
@@ -158,17 +157,29 @@ def in_file(path: Path, overrides: Mapping[str, Any] | None = None) -> InUse:
 
 def check_file(
     path: Path,
-    target: Path,
-    method: str,
+    target: Path | None,
+    method: str | None,
     tokens: int,
     overrides: Mapping[str, Any] | None = None,
 ) -> InUse:
-    """A config.json of this machine, checked against its target's config.json, and against a
-    profile's overrides where given."""
-    subject, against = in_file(path, overrides), in_file(target)
-    around = Circumstances(parse(against.text), method, tokens)
-    checks = check(parse(subject.text), around)
+    """A config.json of this machine (or the folder that holds it), checked against its target's
+    config.json where given, and against a profile's overrides where given.
+
+    Without a `method` it is the one that follows from the file.
+    """
+    subject = in_file(_config_json(path), overrides)
+    config = parse(subject.text)
+    against = {} if target is None else parse(in_file(_config_json(target)).text)
+    method = method or methods.guessed(config)
+    if method is None:
+        said = "which method it is for does not follow from the file: name it with --method"
+        return replace(subject, checks=(Check("method", "unknown", said), *_as_wanted(subject)))
+    checks = check(config, Circumstances(against, method, tokens))
     return replace(subject, checks=(*checks, *_as_wanted(subject)))
+
+
+def _config_json(path: Path) -> Path:
+    return path / "config.json" if path.is_dir() else path
 
 
 def set_in_file(path: Path, overrides: Mapping[str, Any], new: bool = False) -> Desired:

@@ -12,7 +12,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.models import ModelSource
 from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import connect
-from deployctl.errors import ConfigError, HostError, RemoteError, UsageError
+from deployctl.errors import ConfigError, RemoteError, UsageError
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.models import sources
@@ -114,7 +114,7 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
 def deployed(profile: Profile) -> Mapping[str, Any]:
     """The launch settings (`argv`, `env`) of what the profile's first host serves now.
 
-    Raises `HostError` where nothing is deployed there.
+    Raises `UsageError` where nothing is deployed there.
     """
     host = profile.hosts[0]
     with connect(host) as connected:
@@ -123,9 +123,8 @@ def deployed(profile: Profile) -> Mapping[str, Any]:
         path = f"@/profiles/{profile.name}/releases/{current}/launch.json"
         found = connected.session.call("files.read", path=path) if current else None
     if found is None or not found["exists"]:
-        raise HostError(
-            host.name,
-            f"no release of profile {profile.name} is deployed",
+        raise UsageError(
+            f"{host.name}: no release of profile {profile.name} is deployed",
             "a unit file names the environment that was built for a release",
             f"deployctl up --profile {profile.name}",
         )

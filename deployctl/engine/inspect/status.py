@@ -19,7 +19,7 @@ from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
-from deployctl.steps.servers.readiness import reachable
+from deployctl.steps.servers.stopping import reachable
 
 SCHEMA = "deployctl.status/1"
 UNREACHED = {"healthy": False, "state": "unknown"}

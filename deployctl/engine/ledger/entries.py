@@ -14,6 +14,7 @@ from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVER, SERVICE, Deployment
 from deployctl.steps.measuring.gates import ASKED, MEASURED, PROCESS
+from deployctl.steps.servers.stopping import cut_off
 
 
 def profile_digest(profile: Profile) -> str:
@@ -80,6 +81,7 @@ def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
         "without_service": host.without_service,
         "gaps": host.gaps,
         "restored": host.restored,
+        "cut_off": cut_off(step.evidence for step in host.steps if step.status != "unchanged"),
         "figures": figures(host),
         "verdicts": verdicts(host),
     }

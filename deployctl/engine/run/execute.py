@@ -36,7 +36,7 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
-from deployctl.steps.servers.readiness import reachable
+from deployctl.steps.servers.stopping import reachable
 
 
 @dataclass

@@ -11,7 +11,7 @@ from deployctl.errors import DeployError
 
 _COMMAND = re.compile(
     r"deployctl (?:up|run \S+|build|verify|fetch|launch|clean|smoke|acceptance|status|logs|history|"
-    r"rollback|gc|down|doctor|drafter|fixes|plan)\b(?![^,;()]*--profile)"
+    r"rollback|gc|down|doctor|drafter|fixes|plan|rehearse)\b(?![^,;()]*--profile)"
 )
 
 

@@ -30,16 +30,20 @@ class PlannedStep:
 
     step: Step
     plan: Plan
+    later: bool = False
+    """Whether it is unknown only until an earlier step has made what it uses."""
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What a run would do on one host, in order. `release` is None where it is not known yet."""
+    """What a run would do on one host, in order. `release` is None where it is not known yet, or
+    where no step works on the wanted one (`for_release` is false)."""
 
     host: str
     release: str | None
     current: str | None
     steps: tuple[PlannedStep, ...]
+    for_release: bool = True
 
     @property
     def blocked(self) -> PlannedStep | None:
@@ -50,6 +54,11 @@ class HostPlan:
     def impossible(self) -> PlannedStep | None:
         """The first step that is known not to be possible: then nothing is begun."""
         return next((p for p in self.steps if p.plan.status == "blocked"), None)
+
+    @property
+    def unknown(self) -> tuple[PlannedStep, ...]:
+        """The steps of which it is not known what they would do, and no step will make it known."""
+        return tuple(p for p in self.steps if p.plan.status == "unknown" and not p.later)
 
     def has(self, product: str) -> bool:
         """Whether one of the steps makes this, if it has anything to do."""
@@ -127,10 +136,15 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
             plan = _again(plan, step, cause)
         if plan.status == "change":
             changing |= dict.fromkeys(step.produces, step.name)
-        planned.append(PlannedStep(step, plan))
+        later = plan.status == "unknown" and cause is not None
+        planned.append(PlannedStep(step, plan, later))
     releases = answers.get(RELEASES) or {}
     return HostPlan(
-        wanted.host.name, wanted_release(wanted, answers), releases.get("current"), tuple(planned)
+        wanted.host.name,
+        wanted_release(wanted, answers),
+        releases.get("current"),
+        tuple(planned),
+        needs_release(steps),
     )
 
 

@@ -24,6 +24,7 @@ from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
+from deployctl.steps.servers.stopping import stop_unit
 
 RESTORED = "restore-"
 """What stands before the names of the way back's steps in a record."""
@@ -117,7 +118,6 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         work.record.way_back = error
         return
     assert wanted.pinned is not None
-    name = wanted.profile.name
     try:
         _note(run, work, "restoring", why)
     except RemoteError as error:
@@ -135,7 +135,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     )
     work.downtime.interrupted()
     try:
-        session.call("units.stop", name=name, grace=wanted.profile.serve.stop_grace)
+        stop_unit(session, wanted.profile)
     except (RemoteError, ConnectionLost) as error:
         work.record.way_back = error
         return

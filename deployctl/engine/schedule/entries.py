@@ -78,7 +78,7 @@ def file_of(name: str) -> Path:
 
 def command() -> tuple[str, ...]:
     """This very deployctl, by absolute path: cron knows no virtual environment."""
-    return (str(Path(sys.executable).absolute()), "-m", "deployctl")
+    return (str(Path(sys.executable).absolute()), "-P", "-m", "deployctl")
 
 
 def stated_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -15,8 +15,9 @@ from deployctl.hosts.stream import upload
 from deployctl.steps import job
 from deployctl.steps.builds import environments
 from deployctl.steps.interface import Context, Step
-from deployctl.vllm.builds import build_failures, completeness, recipes, sources, strategies
+from deployctl.vllm.builds import completeness, recipes, sources, strategies
 from deployctl.vllm.builds.strategies import Choice, SourceFacts
+from deployctl.vllm.logs import build as build_log
 
 TOO_OLD = (0, 8)
 """uv before this knows neither `venv --clear` nor --torch-backend."""
@@ -242,8 +243,8 @@ class Build:
         self.context.log(f"not by {choice.strategy}: {choice.reason} ({outcome})")
 
     def _failed(self, state: Mapping[str, Any]) -> StagingFailed:
-        found = build_failures.explain(job.log(self.context.session, state["id"]))
-        kind, sentence, advice = found.kind, found.sentence, found.next
+        found = build_log.explain(job.log(self.context.session, state["id"]))
+        kind, sentence, advice = found.cause or "unknown", found.sentence, found.next
         if state["state"] != "failed":
             kind = str(state["state"])
             sentence = str(state["why"]) or "its supervisor is gone, killed or by a restart"

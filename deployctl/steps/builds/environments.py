@@ -20,6 +20,8 @@ _NOT_BUILT: Any = {
 }
 # What makes a wheel, of the build settings; the rest makes the environment around it.
 _WHEEL = {"python", "target", "torch_backend", "wheels", "base", "env", "submodules"}
+BUILD = "build"
+"""The step's name."""
 SHIM = "deployctl"
 """The installer's name of a dist-info that only lends the name `vllm`."""
 

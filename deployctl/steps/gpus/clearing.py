@@ -46,14 +46,20 @@ def whole_gpus(now: Scene) -> list[Gpu]:
     return [gpu for gpu in now.gpus if not gpu["mig"]]
 
 
+def stays(now: Scene, gpu: Gpu) -> list[Verdict]:
+    """Those who keep memory on a GPU, on that one alone, after everything that is to be stopped is
+    gone: so far as how much they hold is known."""
+    return [
+        v
+        for v in now.selection.spared
+        if v.process.gpus == frozenset((gpu["uuid"],)) and v.process.memory is not None
+    ]
+
+
 def _held_by_others(wanted: Deployment, now: Scene) -> Iterator[str]:
     limit = wanted.profile.clean.free_below_mib
     for gpu in whole_gpus(now):
-        others = [
-            v
-            for v in now.selection.spared
-            if v.process.gpus == frozenset((gpu["uuid"],)) and v.process.memory is not None
-        ]
+        others = stays(now, gpu)
         held = sum(v.process.memory or 0 for v in others)
         if held >= limit:
             yield (
@@ -99,6 +105,7 @@ def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
         "memory_before": now.memory(),
         "memory_after": None,
         "unknown": list(now.blind),
+        "remarks": list(profile_gpus.remarks(now.gpus)),
     }
 
 

@@ -6,9 +6,12 @@ Each finding says what to change and where, as the lines to put there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from deployctl.steps.gpus import container_conf
+from deployctl.steps.gpus.container_conf.conf import parse
+from deployctl.steps.gpus.container_conf.findings import Judgement
+from deployctl.steps.gpus.container_conf.remarks import MAKE_NODES, remarks
 from deployctl.steps.gpus.finding import Finding
 
 Look = Mapping[str, Any]
@@ -18,7 +21,6 @@ NEEDED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 """Control files that CUDA opens beside those of the GPUs."""
 OPTIONAL = ("nvidia-uvm-tools",)
 MACHINE = "the machine with the GPU"
-MAKE_NODES = ("nvidia-modprobe -c 0 -u",)
 OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY"""
 
@@ -86,60 +88,34 @@ def _major(path: str, majors: Mapping[str, int]) -> int | None:
     return majors.get("nvidia", majors.get("nvidia-frontend"))
 
 
-def conf(node: Look, wanted: frozenset[int] | None = None) -> Iterator[Finding]:
+def conf(
+    node: Look, wanted: frozenset[int] | None = None, inside: Look | None = None
+) -> Iterator[Finding]:
     """The container's configuration against the device files of its node.
 
     `wanted` are the minors of the profile's GPUs; where they are not known, one GPU that the
-    configuration passes is enough.
+    configuration passes is enough. What `inside`, the container, has already decides: there the
+    configuration can only explain, or say what the next start would change.
     """
     told = node["conf"]
     if told is None:
         say = "the node has no configuration of the container"
         yield Finding("conf", "unknown", None, "readable", say, MACHINE)
         return
-    read = container_conf.parse(told["text"])
-    files = [device for device in node["devices"] if device["kind"] == "device"]
-    gpus = [d for d in files if d["path"][len("/dev/nvidia") :].isdigit()]
-    passed = [d for d in gpus if read.allows(d["path"], d["major"], d["minor"])]
-    meant = [d for d in gpus if d["minor"] in wanted] if wanted is not None else passed or gpus
-    control = [d for d in files if d["path"].rpartition("/")[2] in NEEDED]
-    for device in (*meant, *control):
-        yield _allowed(read, device, node, told["path"])
+    read = parse(told["text"], told["path"], (told.get("includes") or {}).get)
+    judged = Judgement(read, node["devices"], node.get("cgroup"))
+    for finding in (*judged.findings(wanted), *remarks(judged)):
+        if finding.verdict == "failed" and inside is not None and _has(inside, node, finding):
+            say = f"it is there now; after the next start: {finding.say}"
+            yield replace(finding, verdict="warning", say=say)
+        else:
+            yield finding
 
 
-def _allowed(
-    read: container_conf.ContainerConf, device: Mapping[str, Any], node: Look, path: str
-) -> Finding:
-    file, major, minor = device["path"], device["major"], device["minor"]
-    number = f"{major}:{minor}"
-    if not read.allows(file, major, minor):
-        stale = sorted({a for a, _ in read.allowed if a is not None} - _known(node))
-        allows = f"the conf allows {', '.join(map(str, stale))}, " if stale else "the conf allows "
-        what = f"{file} is {major}" if stale else f"no {file} ({major})"
-        say = f"{allows}{what}; nvidia-smi may pass, CUDA will not"
-        lines = _passing(path, read, file, major)
-        return Finding("conf", "failed", stale or None, number, say, path, lines)
-    if not read.provides(file):
-        verdict: Any = "warning" if file.rpartition("/")[2] in OPTIONAL else "failed"
-        say = f"the conf allows {file} and does not bring it into the container"
-        return Finding("conf", verdict, None, file, say, path, _passing(path, read, file, major))
-    return Finding("conf", "ok", f"{file} {number}", number)
-
-
-def _passing(
-    path: str, read: container_conf.ContainerConf, file: str, major: int
-) -> tuple[str, ...]:
-    """Lines that bring a device into a container: Proxmox looks its number up at every start."""
-    if path.startswith("/etc/pve/"):
-        return (f"dev{read.next_entry}: {file}",)
-    return (
-        f"lxc.cgroup2.devices.allow = c {major}:* rwm",
-        f"lxc.mount.entry = {file} {file.lstrip('/')} none bind,optional,create=file",
-    )
-
-
-def _known(node: Look) -> set[int]:
-    return {device["major"] for device in node["devices"] if device["major"] is not None}
+def _has(inside: Look, node: Look, finding: Finding) -> bool:
+    """Whether the running container has the device that a finding is about."""
+    there = {f"{d['major']}:{d['minor']}" for d in inside["devices"] if d["kind"] == "device"}
+    return finding.needed in there & {f"{d['major']}:{d['minor']}" for d in node["devices"]}
 
 
 def versions(node: Look, host: Look) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
@@ -11,6 +11,8 @@ Gpu = Mapping[str, Any]
 """One GPU of the answer of `gpu.state`, as the node numbers it where there is one."""
 
 INSIDE = "gpus.inside"
+NOT_GIVEN = "this nvidia-smi does not tell it"
+"""The agent's words for a field that an old nvidia-smi does not have."""
 
 
 class NoSuchGpu(Unanswered):
@@ -35,35 +37,48 @@ def profile_gpus(wanted: Deployment, answers: Answers) -> list[Gpu]:
     is not there or it is not known which are."""
     if not uses_gpus(wanted) or not answers["gpus"]["present"]:
         return []
-    seen = _whole(answers["gpus"], "the node" if wanted.host.node is not None else "the host")
-    if wanted.host.node is None:
-        return _chosen(wanted, seen)
+    behind = wanted.host.node is not None
+    seen = answers["gpus"]
+    if not behind or seen["unknown"]:
+        return _chosen(wanted, seen, "the node" if behind else "the host")
     inside = answers[INSIDE]
     if not inside["present"]:
         raise NoSuchGpu(f"the container has no GPU: {inside['reason']}")
-    by_uuid = {gpu["uuid"]: gpu for gpu in seen}
-    chosen = _chosen(wanted, _whole(inside, "the container"))
+    by_uuid = {gpu["uuid"]: gpu for gpu in seen["gpus"]}
+    chosen = _chosen(wanted, inside, "the container")
     lost = [gpu["uuid"] for gpu in chosen if gpu["uuid"] not in by_uuid]
     if lost:
-        raise Unanswered(f"the node does not know the container's GPU {', '.join(lost)}")
+        reason = seen["unknown"] or seen.get("incomplete")
+        why = f": {reason}" if reason else ""
+        raise Unanswered(f"the node does not know the container's GPU {', '.join(lost)}{why}")
     return [by_uuid[gpu["uuid"]] for gpu in chosen]
 
 
-def _whole(state: Mapping[str, Any], where: str) -> list[Gpu]:
+def _chosen(wanted: Deployment, state: Mapping[str, Any], where: str) -> list[Gpu]:
+    """The profile's GPUs of one answer. What is not known of others does not matter."""
+    indices = wanted.profile.serve.gpus
+    by_index = {gpu["index"]: gpu for gpu in state["gpus"]}
+    missing = [str(index) for index in indices or () if index not in by_index]
     if state["unknown"]:
         raise Unanswered(f"the GPUs of {where} are not known: {state['unknown']}")
-    return list(state["gpus"])
-
-
-def _chosen(wanted: Deployment, gpus: list[Gpu]) -> list[Gpu]:
-    indices = wanted.profile.serve.gpus
-    if indices is None:
-        return gpus
-    by_index = {gpu["index"]: gpu for gpu in gpus}
-    missing = [str(index) for index in indices if index not in by_index]
+    incomplete = state.get("incomplete")
+    if incomplete and (indices is None or missing):
+        which = f"GPU {', '.join(missing)}" if missing else "the list of GPUs"
+        raise Unanswered(f"{which} of {where}, not all are known: {incomplete}")
     if missing:
-        raise NoSuchGpu(f"serve.gpus names GPU {', '.join(missing)}, the host has {len(gpus)}")
-    return [by_index[index] for index in indices]
+        found = len(state["gpus"])
+        raise NoSuchGpu(f"serve.gpus names GPU {', '.join(missing)}, the host has {found}")
+    return list(state["gpus"]) if indices is None else [by_index[index] for index in indices]
+
+
+def remarks(gpus: Iterable[Gpu]) -> Iterator[str]:
+    """What nvidia-smi complains of about GPUs, and the facts that it does not give."""
+    for gpu in gpus:
+        yield from (f"GPU {gpu['index']}: {remark}" for remark in gpu.get("remarks") or ())
+        given = (gpu.get("unknown") or {}).items()
+        odd = [f"{field} is {value!r}" for field, value in given if value != NOT_GIVEN]
+        if odd:
+            yield f"GPU {gpu['index']}: nvidia-smi says {', '.join(odd)}"
 
 
 def words(answers: Answers) -> str:

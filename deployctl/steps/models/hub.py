@@ -44,6 +44,7 @@ def download(context: Context, repo: str, answer: Mapping[str, Any]) -> dict[str
         "phase": f"fetching {repo}",
         "argv": [
             f"{context.release.environment}/bin/python",
+            "-I",
             "-c",
             resources.files("deployctl.steps.models").joinpath("download.py").read_text("utf-8"),
             json.dumps(asked),

@@ -14,10 +14,10 @@ from deployctl.errors import RemoteError, Undecided
 from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.interface import Context
 from deployctl.steps.measuring.gates import api_key
-from deployctl.steps.servers.readiness import reachable
+from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.outcome import RequestFailed
-from deployctl.vllm.serving.failures import explain
+from deployctl.vllm.logs.server import explain
 
 SPECULATION = "--speculative-config"
 PORTS = 50

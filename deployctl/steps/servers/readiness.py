@@ -9,29 +9,26 @@ from typing import Any
 from deployctl import cancel
 from deployctl.errors import NotReady
 from deployctl.hosts.session import Call
+from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
 from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
+from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
+from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm.client.client import Request
 from deployctl.vllm.client.outcome import RequestFailed
-from deployctl.vllm.serving.failures import explain
-from deployctl.vllm.serving.startup import Startup
+from deployctl.vllm.logs.phases import Startup
+from deployctl.vllm.logs.server import explain
 
 POLL = 0.5
 """Seconds between two looks at a starting server."""
-BUSY = 0.1
-"""Share of one core above which a silent server counts as working: it compiles or captures."""
+GPU_LOOKS = 4
+"""Looks at GPU memory within the time after which a server without progress counts as hung."""
 AFTERMATH = 8.0
 """Seconds within which an API server ends after its engine died (measured: 5 to 6)."""
 KEPT_LOG = 1 << 20
 TOKENS = 4
-
-
-def reachable(host: str) -> str:
-    """An address, as an URL has it, at which the host itself reaches what listens on `host`."""
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{address}]" if ":" in address else address
 
 
 class Readiness:
@@ -44,8 +41,12 @@ class Readiness:
         self.startup = Startup()
         self.offset = 0
         self.text = ""
-        self.cpu: float | None = None
-        self.looked = self.progressed = self.began
+        self.effort = Effort(self.began)
+        self.gpu_looked = self.began
+        self.health = ""
+        """What /health answered last, where that was not 200."""
+        self.asked = False
+        """Whether a request of ours has reached it."""
 
     def prove(self) -> dict[str, Any]:
         """Until a completion has come back from the process that was started."""
@@ -118,17 +119,15 @@ class Readiness:
                 return unit
             self._note_progress(unit)
             now = time.monotonic()
-            phase = self.startup.phase
-            if now - self.progressed > ready.stall:
-                silent = f"{ready.stall:g} s without a log line or work"
-                raise self._failure(f"it hangs in phase {phase}: {silent}", unit)
+            phase = f"phase {self.startup.phase}{self.health}"
+            if now - self.effort.since > ready.stall:
+                silent = f"{ready.stall:g} s without a new phase or work of its own"
+                raise self._failure(f"it hangs in {phase}: {silent}", unit)
             if ready.limit is not None and now - self.began > ready.limit:
-                raise self._failure(f"not ready within {ready.limit:g} s, phase {phase}", unit)
+                raise self._failure(f"not ready within {ready.limit:g} s, {phase}", unit)
             cancel.sleep(POLL)
             # While this machine stood still, nobody looked: that is no silence of the server's.
-            overslept = time.monotonic() - now - POLL
-            self.looked += overslept
-            self.progressed += overslept
+            self.effort.overslept(time.monotonic() - now - POLL)
 
     def _healthy(self, unit: Mapping[str, Any]) -> bool:
         serve = self.profile.serve
@@ -137,23 +136,45 @@ class Readiness:
         if answer["status"] == 503:
             self._read_log()
             raise self._failure("the engine died behind a live API server", unit)
-        return bool(answer["status"] == 200)
+        status = answer["status"]
+        self.health = "" if status in (None, 200) else f" (/health answers {status})"
+        return bool(status == 200)
 
     def _note_progress(self, unit: Mapping[str, Any]) -> None:
-        """Processor time counts as progress: compiling and capturing print nothing for minutes."""
+        """What it works counts, not what it writes: compiling prints nothing for minutes, and a
+        server that only answers our own questions prints all the while."""
         now = time.monotonic()
-        if self.cpu is None or unit["cpu"] - self.cpu > BUSY * (now - self.looked):
-            self.progressed = now
-        self.cpu, self.looked = unit["cpu"], now
+        moved = unit.get("io") or {}
+        self.effort.look(
+            now,
+            cpu=unit["cpu"],
+            read=moved.get("read"),
+            written=moved.get("written"),
+            log=self.offset,
+            gpu=self._gpu_memory(unit, now),
+        )
         self.context.progress(self.startup.phase, self.startup.detail)
+
+    def _gpu_memory(self, unit: Mapping[str, Any], now: float) -> float | None:
+        """MiB that the server holds on GPUs, asked seldom and only while nothing else moves."""
+        pause = self.profile.serve.ready.stall / GPU_LOOKS
+        idle = now - max(self.effort.since, self.gpu_looked)
+        if not profile_gpus.uses_gpus(self.context.wanted) or idle < pause:
+            return None
+        self.gpu_looked = now
+        (state,) = self._ask(Call("gpu.state", {}))
+        members = {member["pid"] for member in unit["members"]}
+        held = [row["memory"] or 0 for row in state["apps"] if row["pid"] in members]
+        return float(sum(held))
 
     def _take(self, log: Mapping[str, Any]) -> bool:
         if not log["text"]:
             return False
         self.offset = log["offset"]
         self.text = (self.text + log["text"])[-KEPT_LOG:]
-        self.progressed = time.monotonic()
-        self.startup.feed(log["text"], self.progressed - self.began)
+        now = time.monotonic()
+        if self.startup.feed(log["text"], now - self.began):
+            self.effort.spoke(now)
         return True
 
     def _read_log(self) -> None:
@@ -165,6 +186,7 @@ class Readiness:
 
     def _check_name(self) -> None:
         wanted = self.profile.model.served_name
+        self.asked = True
         with open_client(self.context) as client:
             try:
                 names = client.models()
@@ -198,7 +220,9 @@ class Readiness:
                 answer = client.send(request)
             except RequestFailed as error:
                 raise self._refused("it listens and generates nothing", error) from error
-        if not answer.completion_tokens:
+        # A server need not count its tokens; text is proof as well.
+        text = bool(answer.content or answer.reasoning)
+        if not answer.completion_tokens and not (answer.completion_tokens is None and text):
             raise self._failure("it answers and generates nothing: no tokens came back", unit)
         return {"seconds": round(answer.seconds, 3), "tokens": answer.completion_tokens}
 
@@ -222,7 +246,8 @@ class Readiness:
 
     def _ended(self, unit: Mapping[str, Any], others: list[dict[str, Any]]) -> NotReady:
         status = unit["rc"]
-        how = {None: "", 0: ", status 0 before anybody asked"}.get(status, f", status {status}")
+        early = "after a request of ours" if self.asked else "before anybody asked"
+        how = {None: "", 0: f", status 0 {early}"}.get(status, f", status {status}")
         if status is not None and status < 0:
             how = f", killed by signal {-status}"
         if others and explain(self.text).cause in ("", "port-in-use"):

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from deployctl.config.serve import SecretSettings
 from deployctl.steps.builds.built import sealed_knowledge
+from deployctl.steps.gpus import clearing
+from deployctl.steps.gpus.gpu_snapshot import in_words, scene
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.drafters.drafter_shape import shape
-from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend
-from deployctl.vllm.serving.fit import DEFIES, Loads, fit
+from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend, with_drain
+from deployctl.vllm.serving.fit import DEFIES, Loads, Share, fit
 from deployctl.vllm.serving.knowledge import Knowledge
 
 SHARED_MEMORY = 256 << 20
@@ -44,7 +46,8 @@ def serve_settings(
         args=serve.args,
         speculation=speculation,
     )
-    return with_backend(settings, knowledge, profile.build.target)
+    settings = with_backend(settings, knowledge, profile.build.target)
+    return with_drain(settings, knowledge, serve.stop_grace)
 
 
 def secrets(wanted: Deployment) -> dict[str, SecretSettings]:
@@ -67,6 +70,7 @@ def objections(wanted: Deployment, answers: Answers) -> list[str]:
         *problems(settings, knowledge, profile.build.target),
         *_runner(wanted, answers),
         *_memory(wanted, answers),
+        *held(wanted, answers),
         *_shared_memory(wanted, answers),
     ]
 
@@ -115,6 +119,25 @@ def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
     )
     if bound.too_big:
         yield bound.sentence()
+
+
+def held(wanted: Deployment, answers: Answers) -> Iterator[str]:
+    """GPUs on which what cleaning spares leaves less memory than vLLM will ask for; nothing where
+    it is not known who holds them."""
+    try:
+        now = scene(wanted, answers)
+    except Unanswered:
+        return
+    for gpu in clearing.whole_gpus(now):
+        stays = clearing.stays(now, gpu)
+        total = gpu.get("memory_total")
+        if total is None or not stays:
+            continue
+        kept = sum(verdict.process.memory or 0 for verdict in stays)
+        share = Share(total, total - kept, wanted.profile.serve.gpu_memory_utilization)
+        if share.too_much:
+            who = "; ".join(in_words(verdict) for verdict in stays)
+            yield f"GPU {gpu['index']}: {kept} MiB stay held by {who}; {share.sentence()}"
 
 
 def _loads(wanted: Deployment, answers: Answers) -> Loads | None:

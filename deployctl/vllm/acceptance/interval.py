@@ -57,6 +57,37 @@ def ratio_interval(
     return Interval(_quantile(values, tail), _quantile(values, 1 - tail), confidence, len(ratios))
 
 
+Pair = tuple[Ratio, Ratio]
+"""One prompt's shares of two pooled ratios."""
+
+
+def difference_interval(
+    pairs: Sequence[Pair], confidence: float, seed: int, resamples: int = RESAMPLES
+) -> Interval | None:
+    """The interval of one pooled ratio less another, both over the same prompts.
+
+    Prompts are drawn with both of their shares, so that what is easy or hard about a prompt
+    stands on both sides. None for fewer than two that say something on both.
+    """
+    pairs = [pair for pair in pairs if pair[0][1] > 0 and pair[1][1] > 0]
+    if len(pairs) < 2:
+        return None
+    draw = random.Random(seed)
+    values = sorted(difference(draw.choices(pairs, k=len(pairs))) for _ in range(resamples))
+    tail = expanded_tail(confidence, len(pairs))
+    return Interval(_quantile(values, tail), _quantile(values, 1 - tail), confidence, len(pairs))
+
+
+def difference(pairs: Sequence[Pair]) -> float:
+    """One pooled ratio less the other."""
+    ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
+    return _pooled(ours) - _pooled(theirs)
+
+
+def _pooled(ratios: Sequence[Ratio]) -> float:
+    return sum(ratio[0] for ratio in ratios) / sum(ratio[1] for ratio in ratios)
+
+
 def expanded_tail(confidence: float, samples: int) -> float:
     """The probability to cut off at each end of the bootstrap distribution of `samples` values."""
     wanted = t_quantile((1 + confidence) / 2, samples - 1)

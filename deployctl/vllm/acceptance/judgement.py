@@ -17,7 +17,14 @@ from deployctl.vllm.acceptance.counts import (
     mean_acceptance_length,
     per_position_rates,
 )
-from deployctl.vllm.acceptance.interval import Interval, Ratio, ratio_interval
+from deployctl.vllm.acceptance.interval import (
+    Interval,
+    Pair,
+    Ratio,
+    difference,
+    difference_interval,
+    ratio_interval,
+)
 from deployctl.vllm.acceptance.window import Span
 
 Verdict = Literal["pass", "fail", "undecided", "no-data", "too-few-drafts", "unknown"]
@@ -28,8 +35,9 @@ class Gate:
     """What acceptance must reach; an absent floor is not checked.
 
     `last_good` is the mean acceptance length of the last good release on the same prompts, and
-    `tolerance` how far below it is still accepted. `drafts_asked`: somebody wants that many; else
-    it is a default, which doubt about the drafts does not break.
+    `tolerance` how far below it is still accepted, prompt by prompt (`judge`'s `earlier`).
+    `drafts_asked`: somebody wants that many; else it is a default, which doubt about the drafts
+    does not break.
     """
 
     min_length: float | None = None
@@ -91,13 +99,15 @@ def judge(
     confidence: float | None = None,
     length: float | None = None,
     certain: Certain | None = None,
+    earlier: Sequence[tuple[Counts, Counts]] = (),
 ) -> Judgement:
     """Judge pooled counts.
 
     `samples` are the counts of single requests; without any (a log, two readings of /metrics)
     there is no interval and the pooled values decide alone. `confidence` replaces the gate's
     (early looks ask for more). `length` is the mean acceptance length where a log prints it and
-    does not tell the drafts, and `certain` what is certain then.
+    does not tell the drafts, and `certain` what is certain then. `earlier` are the prompts that
+    the last good release was asked, too: our counts, and its own.
     """
     confidence = gate.confidence if confidence is None else confidence
     certain = certain or Certain()
@@ -117,6 +127,8 @@ def judge(
         _against_floor(condition, bool(samples), confidence, seed)
         for condition in _conditions(counts, samples, gate, length, certain)
     ]
+    if gate.tolerance is not None and earlier:
+        judged.append(_against_earlier(earlier, gate.tolerance, confidence, seed))
     for verdict in ("fail", "undecided"):
         reasons = tuple(reason for found, reason in judged if found == verdict)
         if reasons:
@@ -163,7 +175,7 @@ def _conditions(
     length: float | None,
     certain: Certain,
 ) -> Iterator[Condition]:
-    floor = gate.length_floor
+    floor = gate.min_length
     if floor is not None:
         ratios = _length_ratios(samples)
         length = mean_acceptance_length(counts) if length is None else length
@@ -207,6 +219,34 @@ def _against_floor(
     if low < condition.floor:
         return "undecided", f"{said} spans {floor}"
     return "pass", f"{said} is above {floor}" if low > condition.floor else f"{said} is at {floor}"
+
+
+def _against_earlier(
+    earlier: Sequence[tuple[Counts, Counts]], tolerance: float, confidence: float, seed: int
+) -> tuple[Verdict, str]:
+    """Whether the length is as good as the last good release's, on the prompts both were asked."""
+    pairs: list[Pair] = [
+        ((ours.accepted_tokens, ours.drafts or 0), (theirs.accepted_tokens, theirs.drafts or 0))
+        for ours, theirs in earlier
+        if ours.drafts and theirs.drafts
+    ]
+    interval = difference_interval(pairs, confidence, seed)
+    if interval is None:
+        few = "too few prompts were asked of the last good release, too"
+        return "undecided", f"{few}: {len(pairs)}"
+    before = 1 + sum(p[1][0] for p in pairs) / sum(p[1][1] for p in pairs)
+    less = difference(pairs)
+    floor = f"the floor of {max(1.0, before - tolerance):.3g}"
+    said = (
+        f"mean acceptance length {before + less:.3g} on the {len(pairs)} prompts that the last "
+        f"good release was asked, too, is {less:+.3g} ({interval.low:+.3g} to {interval.high:+.3g} "
+        f"at {confidence:.4g} confidence) against its {before:.3g}"
+    )
+    if interval.high < -tolerance:
+        return "fail", f"{said}: below {floor}"
+    if interval.low < -tolerance:
+        return "undecided", f"{said}: spans {floor}"
+    return "pass", f"{said}: not below {floor}"
 
 
 def _length_ratios(samples: Sequence[Counts]) -> tuple[Ratio, ...]:

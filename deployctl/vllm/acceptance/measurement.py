@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployctl import cancel
@@ -32,7 +32,11 @@ MARGIN = 128
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a measurement is done: everything that must be the same for two of them to compare."""
+    """How a measurement is done: everything that must be the same for two of them to compare.
+
+    `prompts` are in the order in which they are asked, `in_set` is how many the set has. `earlier`
+    holds what the last good release's measurement counted, by prompt.
+    """
 
     model: str
     prompt_set: str
@@ -43,20 +47,27 @@ class Protocol:
     timeout: float
     gate: Gate
     seed: int
+    in_set: int = 0
+    earlier: Mapping[str, Counts] = field(default_factory=dict)
 
 
 @dataclass
 class Measured:
     """What was measured, and the verdict.
 
-    `samples` are the counts of single requests. `foreign_tokens` and `foreign_requests` were
-    generated for others in the meantime; requests in whose time that happened are `left_out`,
-    unless the server counts each request by itself.
+    `samples` are the counts of single requests, `keys` names their prompts. `foreign_tokens` and
+    `foreign_requests` were generated for others in the meantime; requests in whose time that
+    happened are `left_out`, unless the server counts each request by itself.
     """
 
     judgement: Judgement
     counts: Counts
     samples: list[Counts] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    expected: list[bool] = field(default_factory=list)
+    """Of each answer of which something is expected: whether it is there."""
+    shortened: list[int] = field(default_factory=list)
+    """Tokens of filler that had no room in the context, of each prompt that should have some."""
     source: Source = "metrics"
     requests: int = 0
     foreign_tokens: int = 0
@@ -97,11 +108,11 @@ def _collect(client: Client, protocol: Protocol, progress: Progress, taken: Meas
     limit = len(protocol.prompts)
     looks = sequential.looks(limit)
     for number, prompt in enumerate(protocol.prompts, 1):
-        body = _body(client, window, protocol, prompt)
-        before = _one(client, protocol, body, before, taken)
+        before = _one(client, protocol, window, prompt, before, taken)
         taken.counts = pooled(taken.samples)
         progress(number, limit, taken.counts)
         if number in looks:
+            # An early look decides by a wider interval, and that is the one that is reported.
             confidence = sequential.confidence_at(number, limit, protocol.gate.confidence)
             taken.judgement = _judge(protocol, taken, confidence)
             if sequential.decided(taken.judgement.verdict):
@@ -111,18 +122,48 @@ def _collect(client: Client, protocol: Protocol, progress: Progress, taken: Meas
             "other traffic ran during every one of our requests: measure when it is quiet, or "
             "start the server with --per-request-spec-decode-metrics summary where it knows that"
         )
-    # An early look decides by a wider interval than the one that is reported.
-    taken.judgement = _judge(protocol, taken, protocol.gate.confidence)
+    misfit = _misfit(protocol, taken)
+    if misfit and taken.judgement.verdict in ("fail", "undecided"):
+        reasons = (misfit, *taken.judgement.reasons)
+        taken.judgement = replace(taken.judgement, verdict="undecided", reasons=reasons)
 
 
 def _judge(protocol: Protocol, taken: Measured, confidence: float) -> Judgement:
-    return judge(taken.counts, taken.samples, protocol.gate, protocol.seed, confidence)
+    earlier = [
+        (sample, protocol.earlier[key])
+        for key, sample in zip(taken.keys, taken.samples, strict=True)
+        if key in protocol.earlier
+    ]
+    return judge(
+        taken.counts, taken.samples, protocol.gate, protocol.seed, confidence, earlier=earlier
+    )
+
+
+def _misfit(protocol: Protocol, taken: Measured) -> str:
+    """Why a set says nothing about the drafter of this pair; empty where it does."""
+    said = f"prompt set {protocol.prompt_set} cannot tell here"
+    cut = [tokens for tokens in taken.shortened if tokens]
+    if cut:
+        return f"{said}: the server's context has no room for {max(cut)} tokens of its filler"
+    right = sum(taken.expected)
+    if len(taken.expected) >= 2 and right < len(taken.expected) / 2:
+        return (
+            f"{said}: the target itself does not answer it, {right} of {len(taken.expected)} "
+            "answers have what any right one has"
+        )
+    return ""
 
 
 def _one(
-    client: Client, protocol: Protocol, body: dict[str, Any], before: Counters, taken: Measured
+    client: Client,
+    protocol: Protocol,
+    window: ContextWindow,
+    prompt: Prompt,
+    before: Counters,
+    taken: Measured,
 ) -> Counters:
     """One request, and the counters after it."""
+    body, cut = _body(client, window, protocol, prompt)
     answer = client.send(Request(body, protocol.timeout))
     if answer.completion_tokens is None:
         raise _Unknown("the server does not tell how many tokens it generated")
@@ -132,17 +173,27 @@ def _one(
     if counted.prefix_hits is not None:
         taken.prefix_hits = (taken.prefix_hits or 0) + counted.prefix_hits
     taken.prompt_tokens.append(answer.prompt_tokens or 0)
+    if prompt.filler_tokens:
+        taken.shortened.append(cut)
+    if prompt.expects:
+        there = prompt.expects in f"{answer.reasoning or ''}{answer.content or ''}"
+        # An answer that was cut off may have said it later.
+        if there or answer.finish_reason != "length":
+            taken.expected.append(there)
     foreign_tokens = (counted.generation_tokens or 0) - answer.completion_tokens
     foreign_requests = max((counted.requests or 1) - 1, 0)
     taken.foreign_tokens += foreign_tokens
     taken.foreign_requests += foreign_requests
     if answer.speculation is not None:
         taken.source = "requests"
-        taken.samples.append(answer.speculation)
+        sample = answer.speculation
     elif foreign_tokens or foreign_requests:
         taken.left_out += 1
+        return after
     else:
-        taken.samples.append(counted.spec or NOTHING)
+        sample = counted.spec or NOTHING
+    taken.samples.append(sample)
+    taken.keys.append(prompt.key)
     return after
 
 
@@ -167,13 +218,13 @@ def _settled(client: Client, model: str, before: Counters, tokens: int) -> Count
 
 def _body(
     client: Client, window: ContextWindow, protocol: Protocol, prompt: Prompt
-) -> dict[str, Any]:
-    """A prompt's request: filler as much as was meant and fits, and room for the answer."""
+) -> tuple[dict[str, Any], int]:
+    """A prompt's request, with room for the answer; and the filler tokens that did not fit."""
     filler = prompt.filler_tokens
     if window.tokens is not None:
         filler = min(filler, max(0, window.tokens - protocol.max_tokens - MARGIN))
     messages = requests.user(window.lengthened(prompt.text, filler))
-    return requests.chat(
+    body = requests.chat(
         protocol.model,
         messages,
         window.room(client, messages, protocol.max_tokens),
@@ -181,3 +232,4 @@ def _body(
         thinking=protocol.thinking,
         extra={"seed": protocol.seed} if protocol.temperature > 0 else None,
     )
+    return body, prompt.filler_tokens - filler

@@ -9,6 +9,7 @@ from typing import Any
 
 from deployctl.vllm import json_text
 from deployctl.vllm.acceptance.counts import Counts
+from deployctl.vllm.client.server_words import Words, error_of
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ class Malformed(Exception):
     """The JSON is not an answer; the message says what is missing."""
 
 
+class ServerError(Malformed):
+    """The server ended a stream with an error of its own."""
+
+    def __init__(self, words: Words) -> None:
+        super().__init__(words.text)
+        self.words = words
+
+
 def read(document: Any, seconds: float) -> Answer:
     """An answer from a chat or text completion's JSON; raises `Malformed`."""
     choice = _choice(document)
@@ -82,7 +91,8 @@ class Assembly:
     def add(self, data: str, at: float) -> None:
         """The payload of one `data:` line, `at` seconds after the request was sent.
 
-        Raises ValueError for broken JSON and `Malformed` for the server's own error event.
+        Raises ValueError for broken JSON, `Malformed` for what is no event of an answer, and
+        `ServerError` for the server's own error.
         """
         if data.strip() == "[DONE]":
             self.done = True
@@ -90,9 +100,9 @@ class Assembly:
         document = json_text.parsed(data)
         if not isinstance(document, Mapping):
             raise Malformed("an event of the stream is not an object")
-        if document.get("error") is not None:
-            said = str(document["error"])[:WORD]
-            raise Malformed(f"the server ended the stream with an error: {said}")
+        error = error_of(document)
+        if error is not None:
+            raise ServerError(error)
         for key in ("model", "usage", "metrics"):
             if document.get(key) is not None:
                 self._seen[key] = document[key]

@@ -8,8 +8,7 @@ once. Nothing is retried: how often a server refuses is something to know.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -18,35 +17,14 @@ import httpx
 
 from deployctl import cancel
 from deployctl.vllm import json_text
-from deployctl.vllm.client import address
-from deployctl.vllm.client.answers import WORD, Answer, Assembly, Malformed, read, whole
-from deployctl.vllm.client.event_stream import EventStream
-from deployctl.vllm.client.outcome import RequestFailed, kind_of, translated
+from deployctl.vllm.client import address, server_words
+from deployctl.vllm.client.answers import WORD, Answer, whole
+from deployctl.vllm.client.exchange import DEFAULT, Exchange, Limits, Request, no_answer
+from deployctl.vllm.client.outcome import RequestFailed, error_answer
+
+__all__ = ["Client", "Limits", "Request", "Served"]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of one request: seconds to connect, of silence once a stream began, and bytes."""
-
-    connect: float = 10.0
-    silence: float = 60.0
-    size: int = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request to a completion endpoint: `chat/completions` or `completions`."""
-
-    body: Mapping[str, Any]
-    timeout: float
-    endpoint: str = "chat/completions"
-
-    @property
-    def stream(self) -> bool:
-        """Whether the answer comes in pieces."""
-        return bool(self.body.get("stream"))
 
 
 @dataclass(frozen=True)
@@ -69,12 +47,11 @@ class Client:
         base_url: str,
         api_key: str | None = None,
         ca_file: str | None = None,
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT,
     ) -> None:
         self.base_url = base_url.rstrip("/").removesuffix("/v1")
         host = address.host_of(self.base_url)
         tls = address.tls(ca_file) if ca_file else True
-        self._limits = limits
         self._runner = asyncio.Runner()
         self._http = httpx.AsyncClient(
             # Few bytes that unpack to gigabytes: no answer is taken compressed.
@@ -85,6 +62,7 @@ class Client:
             trust_env=host not in ("127.0.0.1", "localhost", "::1"),
             timeout=httpx.Timeout(None, connect=limits.connect),
         )
+        self._exchange = Exchange(self._http, self.base_url, limits)
 
     def close(self) -> None:
         """Close the connections."""
@@ -111,6 +89,9 @@ class Client:
         document = self._json("/v1/models", timeout)
         data = document.get("data") if isinstance(document, Mapping) else None
         if not isinstance(data, list):
+            said = server_words.error_of(document)
+            if said is not None:
+                raise error_answer(said.text, said.code)
             raise RequestFailed("bad-answer", "/v1/models: no list of models")
         return [
             Served(one["id"][:WORD], _length(one.get("max_model_len")))
@@ -131,7 +112,9 @@ class Client:
 
     def metrics(self, timeout: float = 10.0) -> str:
         """The text of /metrics; raises `RequestFailed`."""
-        return self._run(self._fetch("GET", "/metrics", timeout)).decode("utf-8", "replace")
+        return self._run(self._exchange.fetch("GET", "/metrics", timeout)).decode(
+            "utf-8", "replace"
+        )
 
     def count_tokens(
         self, model: str, messages: Sequence[Mapping[str, Any]], timeout: float = 10.0
@@ -139,20 +122,28 @@ class Client:
         """How many tokens a conversation has for the server; None where it has no /tokenize."""
         body = {"model": model, "messages": [dict(message) for message in messages]}
         try:
-            document = json_text.parsed(self._run(self._fetch("POST", "/tokenize", timeout, body)))
+            document = json_text.parsed(
+                self._run(self._exchange.fetch("POST", "/tokenize", timeout, body))
+            )
         except (RequestFailed, ValueError):
             return None
         return whole(document.get("count")) if isinstance(document, Mapping) else None
 
     def send(self, request: Request) -> Answer:
         """One answer; raises `RequestFailed` within the request's timeout."""
-        return self._run(self._send(request))
+        return self._run(self._exchange.send(request))
 
     def send_all(
-        self, requests: Sequence[Request], concurrency: int
+        self,
+        requests: Sequence[Request],
+        concurrency: int,
+        hopeless: Callable[[RequestFailed], bool] = lambda failure: False,
     ) -> list[Answer | RequestFailed]:
-        """Several answers, at most `concurrency` at once, in the order of their requests."""
-        return self._run(self._send_all(requests, concurrency))
+        """Several answers, at most `concurrency` at once, in the order of their requests.
+
+        After a failure that is `hopeless` the rest is given up, and ends with that failure too.
+        """
+        return self._run(self._send_all(requests, concurrency, hopeless))
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -172,127 +163,38 @@ class Client:
             raise
 
     async def _send_all(
-        self, requests: Sequence[Request], concurrency: int
+        self,
+        requests: Sequence[Request],
+        concurrency: int,
+        hopeless: Callable[[RequestFailed], bool],
     ) -> list[Answer | RequestFailed]:
         slots = asyncio.Semaphore(concurrency)
+        given_up: asyncio.Future[RequestFailed] = asyncio.get_running_loop().create_future()
 
         async def one(request: Request) -> Answer | RequestFailed:
             async with slots:
                 try:
-                    return await self._send(request)
+                    return await self._exchange.send(request)
                 except RequestFailed as error:
+                    if hopeless(error) and not given_up.done():
+                        given_up.set_result(error)
                     return error
 
-        return list(await asyncio.gather(*(one(request) for request in requests)))
-
-    async def _send(self, request: Request) -> Answer:
-        try:
-            async with asyncio.timeout(request.timeout):
-                return await self._exchange(request)
-        except TimeoutError:
-            limit = f"{request.timeout:g} s"
-            raise RequestFailed("timeout", f"no complete answer within {limit}") from None
-
-    async def _exchange(self, request: Request) -> Answer:
-        url = f"{self.base_url}/v1/{request.endpoint}"
-        began = time.monotonic()
-        with translated():
-            async with self._http.stream("POST", url, json=dict(request.body)) as response:
-                await self._accept(response)
-                if request.stream:
-                    return await self._streamed(response, began)
-                data = await self._whole(response)
-        try:
-            return read(json_text.parsed(data), time.monotonic() - began)
-        except (ValueError, Malformed) as error:
-            raise RequestFailed("bad-answer", f"not an answer: {error}") from error
-
-    async def _streamed(self, response: httpx.Response, began: float) -> Answer:
-        assembly = Assembly()
-        try:
-            async for event in self._events(response):
-                assembly.add(event, time.monotonic() - began)
-                if assembly.done:
-                    break
-        except (ValueError, Malformed) as error:
-            raise RequestFailed("bad-answer", f"broken event in the stream: {error}") from error
-        if not assembly.finished:
-            raise RequestFailed("early-close", "the stream ended before the answer was complete")
-        return assembly.answer(time.monotonic() - began)
-
-    async def _events(self, response: httpx.Response) -> AsyncIterator[str]:
-        """Events of a stream, bounded in silence between two pieces and in size altogether."""
-        pieces = response.aiter_raw().__aiter__()
-        events, size = EventStream(), 0
-        while True:
-            try:
-                async with asyncio.timeout(self._limits.silence):
-                    piece = await anext(pieces)
-            except StopAsyncIteration:
-                break
-            except TimeoutError:
-                silence = f"{self._limits.silence:g} s"
-                raise RequestFailed(
-                    "stalled", f"the stream fell silent for {silence} in the middle"
-                ) from None
-            size += len(piece)
-            self._check_size(size)
-            for event in events.feed(piece):
-                yield event
-        for event in events.end():
-            yield event
-
-    async def _fetch(
-        self, method: str, path: str, timeout: float, body: Mapping[str, Any] | None = None
-    ) -> bytes:
-        url = self.base_url + path
-        try:
-            async with asyncio.timeout(timeout):
-                with translated():
-                    async with self._http.stream(method, url, json=body) as response:
-                        await self._accept(response)
-                        return await self._whole(response)
-        except TimeoutError:
-            raise RequestFailed("timeout", f"{path}: no answer within {timeout:g} s") from None
+        tasks = [asyncio.create_task(one(request)) for request in requests]
+        everything = asyncio.gather(*tasks, return_exceptions=True)
+        ends: list[asyncio.Future[Any]] = [everything, given_up]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await everything
+        return [given_up.result() if task.cancelled() else task.result() for task in tasks]
 
     def _json(self, path: str, timeout: float) -> Any:
+        body = self._run(self._exchange.fetch("GET", path, timeout))
         try:
-            return json_text.parsed(self._run(self._fetch("GET", path, timeout)))
+            return json_text.parsed(body)
         except ValueError as error:
-            raise RequestFailed("bad-answer", f"{path}: not JSON: {error}") from error
-
-    async def _accept(self, response: httpx.Response) -> None:
-        encoding = response.headers.get("Content-Encoding", "identity").strip()
-        if encoding.lower() != "identity":
-            said = f"the answer is encoded as {encoding[:WORD]!r}, although identity was asked for"
-            raise RequestFailed("bad-answer", said, response.status_code)
-        if response.status_code == 200:
-            return
-        said = _words(await self._whole(response))
-        raise RequestFailed(
-            kind_of(response.status_code),
-            f"HTTP {response.status_code}: {said or response.reason_phrase}",
-            response.status_code,
-        )
-
-    async def _whole(self, response: httpx.Response) -> bytes:
-        parts = bytearray()
-        async for part in response.aiter_raw():
-            parts += part
-            self._check_size(len(parts))
-        return bytes(parts)
-
-    def _check_size(self, size: int) -> None:
-        if size > self._limits.size:
-            raise RequestFailed("too-large", f"the answer is larger than {self._limits.size} bytes")
-
-
-def _words(body: bytes) -> str:
-    """What a refusal says, on one line; a page for browsers is not it, and only named."""
-    text = body.decode("utf-8", "replace").strip()
-    if text.startswith("<"):
-        return "(a web page, not an API's answer)"
-    return " ".join(text.split())[:500]
+            raise no_answer(body, f"{path}: not JSON: {error}") from error
 
 
 def _length(value: Any) -> int | None:

@@ -21,6 +21,13 @@ from deployctl.vllm.client.prompt_sets import Prompt
 Told = Callable[[int, int], None]
 """Told before each level: its concurrency and its number of requests."""
 
+ROUNDS = 6
+"""Rounds of a level at most."""
+AGREE = 0.1
+"""Two rounds agree where the slower one is at most this share slower."""
+GONE = ("timeout", "stalled", "refused")
+"""Ends of a request after which more requests would only wait."""
+
 
 @dataclass(frozen=True)
 class Load:
@@ -34,22 +41,74 @@ class Load:
     timeout: float
 
 
-def run(client: Client, load: Load, told: Told) -> list[dict[str, Any]]:
-    """One entry a level of concurrency; every level asks the same prompts.
+@dataclass(frozen=True)
+class Ended:
+    """Why a bench ended before its last level."""
 
-    A first round of one request warms the server up and is not counted.
+    concurrency: int
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """One entry a level of concurrency that was measured; `ended` where that was not all."""
+
+    levels: list[dict[str, Any]]
+    ended: Ended | None = None
+
+
+def run(client: Client, load: Load, told: Told) -> Speeds:
+    """Ask the same prompts at every level, each warmed at its own concurrency.
+
+    A level is asked in rounds until one is no faster than the round before: compilation, graphs
+    and caches of that concurrency are paid by then, and the last round is the one that counts.
+    A server that does not answer any more ends it all.
     """
     bodies = _bodies(client, load)
-    client.send_all(bodies[:1], 1)
-    levels = []
+    levels: list[dict[str, Any]] = []
     for concurrency in load.concurrencies:
         told(concurrency, len(bodies))
-        before = _counters(client)
-        began = time.monotonic()
-        answers = client.send_all(bodies, concurrency)
-        seconds = time.monotonic() - began
-        levels.append(_level(concurrency, answers, seconds, before, _counters(client)))
-    return levels
+        level, ended = _warmed(client, bodies, concurrency)
+        levels.append(level)
+        if ended is not None:
+            return Speeds(levels, ended)
+    return Speeds(levels)
+
+
+def _warmed(
+    client: Client, bodies: Sequence[Request], concurrency: int
+) -> tuple[dict[str, Any], Ended | None]:
+    """The last round of a level, with the speed of those before it."""
+    before: list[float] = []
+    while True:
+        level, answers = _round(client, bodies, concurrency)
+        speed = level["tokens_per_second"]
+        settled = bool(before) and speed is not None and speed <= before[-1] * (1 + AGREE)
+        ended = _ended(concurrency, answers)
+        if settled or ended is not None or len(before) + 1 >= ROUNDS:
+            return level | {"warm_up": before, "settled": settled}, ended
+        before.append(speed or 0.0)
+
+
+def _round(
+    client: Client, bodies: Sequence[Request], concurrency: int
+) -> tuple[dict[str, Any], Sequence[Answer | RequestFailed]]:
+    counted = _counters(client)
+    began = time.monotonic()
+    answers = client.send_all(bodies, concurrency, lambda failure: failure.kind in GONE)
+    seconds = time.monotonic() - began
+    return _level(concurrency, answers, seconds, counted, _counters(client)), answers
+
+
+def _ended(concurrency: int, answers: Sequence[Answer | RequestFailed]) -> Ended | None:
+    failures = [answer for answer in answers if isinstance(answer, RequestFailed)]
+    gone = [failure for failure in failures if failure.kind in GONE]
+    if gone:
+        return Ended(concurrency, gone[0].kind, str(gone[0]))
+    if failures and len(failures) == len(answers):
+        return Ended(concurrency, failures[0].kind, f"every request failed: {failures[0]}")
+    return None
 
 
 def speed_up(speculative: Sequence[Any], plain: Sequence[Any]) -> list[dict[str, Any]]:

@@ -18,8 +18,11 @@ Kind = Literal[
     "busy",
     "unavailable",
     "key",
+    "forbidden",
     "http",
 ]
+REFUSALS = ("key", "forbidden", "busy")
+"""Ends of a request that say nothing about the server but that it is alive."""
 
 
 class RequestFailed(Exception):
@@ -27,13 +30,26 @@ class RequestFailed(Exception):
 
     `kind`: refused (no connection) · timeout (the whole time was used up) · stalled (it fell
     silent in the middle) · early-close · bad-answer (not the JSON of an answer) · too-large ·
-    busy (429) · unavailable (503) · key (401, 403) · http (any other status).
+    busy (429) · unavailable (502, 503, 504) · key (401) · forbidden (403) · http (any other
+    status). `status` is the HTTP status, or that which an error in an answer names.
     """
 
     def __init__(self, kind: Kind, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.status = status
+
+
+def refused(status: int, words: str, retry_after: str | None = None) -> RequestFailed:
+    """An answer with a status other than 200, in the server's own words."""
+    later = f" (Retry-After: {retry_after[:40]})" if retry_after else ""
+    return RequestFailed(kind_of(status), f"HTTP {status}: {words}{later}", status)
+
+
+def error_answer(words: str, code: int | None) -> RequestFailed:
+    """An error that came with the status of an answer."""
+    kind = "bad-answer" if code is None else kind_of(code)
+    return RequestFailed(kind, f"the server answered with an error: {words}", code)
 
 
 @contextmanager
@@ -53,5 +69,12 @@ def translated() -> Iterator[None]:
 
 def kind_of(status: int) -> Kind:
     """The outcome that an HTTP status other than 200 stands for."""
-    kinds: dict[int, Kind] = {401: "key", 403: "key", 429: "busy", 503: "unavailable"}
+    kinds: dict[int, Kind] = {
+        401: "key",
+        403: "forbidden",
+        429: "busy",
+        502: "unavailable",
+        503: "unavailable",
+        504: "unavailable",
+    }
     return kinds.get(status, "http")

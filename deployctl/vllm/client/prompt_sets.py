@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
+import random
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,36 @@ LONGEST_FILLER = 2_000_000
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question; `filler_tokens` is how much unrelated text shall stand before it."""
+    """One question; `filler_tokens` is how much unrelated text shall stand before it.
+
+    `part` names the kind of question in a set of several kinds. `expects` is what stands in any
+    answer of a target that can do with such prompts at all.
+    """
 
     text: str
     filler_tokens: int = 0
+    part: str = field(default="", compare=False)
+    expects: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> str:
+        """What tells it from other prompts, also in a later version of its set."""
+        asked = json.dumps([self.text, self.filler_tokens])
+        return hashlib.sha256(asked.encode()).hexdigest()[:12]
+
+
+def drawn(prompts: Sequence[Prompt], seed: int) -> list[Prompt]:
+    """All prompts in an order drawn by a seed, of which every beginning has each part's share."""
+    draw = random.Random(seed)
+    parts: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        parts.setdefault(prompt.part, []).append(prompt)
+    placed = [
+        ((place + draw.random()) / len(part), prompt)
+        for part in parts.values()
+        for place, prompt in enumerate(draw.sample(part, len(part)))
+    ]
+    return [prompt for _, prompt in sorted(placed, key=lambda one: one[0])]
 
 
 @dataclass(frozen=True)
@@ -40,9 +68,9 @@ class PromptSet:
 def load(name: str) -> PromptSet:
     """A shipped set by name, a file by path, or a dataset's file on a hub; raises `ConfigError`.
 
-    A file holds JSON lines (.jsonl, also .gz): ours (`prompt`, optionally `filler_tokens`),
-    HumanEval's (`task_id`, `prompt`), GSM8K's (`question`) or MT-Bench's (`turns`, of which the
-    first is asked). Any other file is text with one prompt a line.
+    A file holds JSON lines (.jsonl, also .gz): ours (`prompt`, optionally `filler_tokens`, `part`
+    and `expects`), HumanEval's (`task_id`, `prompt`), GSM8K's (`question`) or MT-Bench's (`turns`,
+    of which the first is asked, and `category`). Any other file is text with one prompt a line.
     `hub:OWNER/NAME[@REVISION]/PATH` is such a file in a dataset repository, downloaded once by
     huggingface_hub (which reads HF_TOKEN and HF_ENDPOINT).
     """
@@ -114,19 +142,22 @@ def _json_lines(name: str, text: str) -> tuple[Prompt, ...]:
     return tuple(prompts)
 
 
-def _prompt(row: Mapping[str, Any]) -> Prompt:
+def _prompt(row: Any) -> Prompt:
+    if not isinstance(row, Mapping):
+        raise TypeError("not an object")
+    part = str(row.get("part") or row.get("category") or "")
     if "turns" in row:
         turns = row["turns"]
-        return Prompt(_text(turns[0] if isinstance(turns, list) else turns))
+        return Prompt(_text(turns[0] if isinstance(turns, list) else turns), part=part)
     if "question" in row:
-        return Prompt(_text(row["question"]))
+        return Prompt(_text(row["question"]), part=part)
     prompt = _text(row["prompt"])
     if "task_id" in row:
         return Prompt(f"Complete this Python function.\n\n```python\n{prompt}```")
     filler = row.get("filler_tokens", 0)
     if type(filler) is not int or not 0 <= filler <= LONGEST_FILLER:
         raise ValueError(f"filler_tokens is {filler}, not a whole number up to {LONGEST_FILLER}")
-    return Prompt(prompt, filler)
+    return Prompt(prompt, filler, part, _text(row.get("expects") or ""))
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from deployctl.vllm.client import text_judgement
 from deployctl.vllm.client.answers import Answer
-from deployctl.vllm.client.outcome import RequestFailed
+from deployctl.vllm.client.outcome import REFUSALS, RequestFailed
 
 Verdict = Literal["dead", "thinking", "wrong", "slow", "unknown", "pass"]
 WORST: tuple[Verdict, ...] = ("dead", "wrong", "thinking", "slow", "unknown", "pass")
@@ -86,7 +86,7 @@ def tokens_per_second(answer: Answer) -> float | None:
 
 
 def _failed(failure: RequestFailed) -> Result:
-    if failure.kind in ("key", "busy"):
+    if failure.kind in REFUSALS:
         return Result("unknown", (f"alive, but it did not let us ask: {failure}",))
     if failure.kind == "http" and failure.status is not None and failure.status < 500:
         return Result("wrong", (f"the request was refused: {failure}",))

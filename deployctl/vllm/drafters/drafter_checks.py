@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployctl.vllm.drafters import dflash_checks, edits
+from deployctl.vllm.drafters import dflash_checks, eagle_checks, edits, methods
 from deployctl.vllm.drafters.drafter_shape import Shape, shape, target_fact
 from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances, equal, judged
 
@@ -22,7 +22,9 @@ def check(
     if errors(types):
         return types
     drafter = shape(config)
-    checks = list(_common(drafter, around))
+    checks = list(_common(drafter, around, config))
+    for own in eagle_checks.RULES.get(around.method, ()):
+        checks += own(drafter, around, config)
     if around.method == "dflash":
         for rule in dflash_checks.RULES:
             checks += rule(drafter, around)
@@ -44,23 +46,31 @@ def _softened(checks: Iterable[Check], warn_only: Collection[str]) -> list[Check
     ]
 
 
-def _common(drafter: Shape, around: Circumstances) -> Iterator[Check]:
-    width = target_fact(around.target, "hidden_size")
-    vocabulary = target_fact(around.target, "vocab_size")
-    known = around.architectures
-    if drafter.architecture is None:
-        yield Check("architecture", "error", "architectures is missing: vLLM cannot load it")
-    elif known is None:
-        yield Check("architecture", "unknown", "which architectures the built vLLM knows")
-    else:
-        yield judged(
-            "architecture",
-            drafter.architecture not in known,
-            f"the built vLLM knows no {drafter.architecture}",
-        )
-    if around.method == "draft_model":
-        yield equal("vocabulary", "vocab_size", drafter.vocabulary, vocabulary)
+def _common(drafter: Shape, around: Circumstances, config: Mapping[str, Any]) -> Iterator[Check]:
+    method = methods.of(around.method)
+    if not method.checked:
+        said = f"not checked: there are no rules for method {around.method}"
+        yield Check("method", "unknown", said)
         return
-    own = drafter.target_hidden_size or drafter.hidden_size
-    yield equal("hidden_size", "hidden_size", own, width)
-    yield equal("vocabulary", "vocab_size", drafter.vocabulary, vocabulary)
+    yield _architecture(drafter, around, config)
+    if "hidden_size" in method.equal:
+        own = drafter.target_hidden_size or drafter.hidden_size
+        its = target_fact(around.target, "hidden_size")
+        yield equal("hidden_size", "hidden_size", own, its)
+    if "vocabulary" in method.equal:
+        its = target_fact(around.target, "vocab_size")
+        yield equal("vocabulary", "vocab_size", drafter.vocabulary, its)
+
+
+def _architecture(drafter: Shape, around: Circumstances, config: Mapping[str, Any]) -> Check:
+    """Whether the built vLLM knows the architecture that it makes of the drafter's own."""
+    name = methods.architecture(around.method, config, drafter.architecture)
+    known = around.architectures
+    if name is None:
+        missing = "architectures is missing"
+        if around.method == "dflash" or known is not None:
+            return Check("architecture", "error", f"{missing}: vLLM cannot load it")
+        return Check("architecture", "unknown", f"{missing}, and what vLLM makes of that")
+    if known is None:
+        return Check("architecture", "unknown", "which architectures the built vLLM knows")
+    return judged("architecture", name not in known, f"the built vLLM knows no {name}")

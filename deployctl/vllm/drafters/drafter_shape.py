@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl.vllm.drafters.drafter import BODY, Dialect, dialect
-from deployctl.vllm.drafters.fields import read, whole
+from deployctl.vllm.drafters.fields import NESTED_MODEL, read, whole
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ def shape(config: Mapping[str, Any]) -> Shape:
     body = ""
     if spoken == "speculators" and isinstance(config.get(BODY), Mapping):
         body = f"{BODY}."
-    names = read(config, "architectures")
+    elif isinstance(config.get(NESTED_MODEL), Mapping):
+        body = f"{NESTED_MODEL}."
+    names = read(config, "architectures") or read(config, f"{NESTED_MODEL}.architectures")
     if spoken == "speculators":
         ids_key, mask_key = "aux_hidden_state_layer_ids", "mask_token_id"
         ids = read(config, ids_key)
@@ -63,7 +65,7 @@ def shape(config: Mapping[str, Any]) -> Shape:
     return Shape(
         dialect=spoken,
         architecture=names[0] if names else None,
-        hidden_size=read(config, f"{body}hidden_size"),
+        hidden_size=read(config, f"{body}hidden_size") or read(config, "emb_dim"),
         vocabulary=read(config, f"{body}vocab_size"),
         layers=read(config, f"{body}num_hidden_layers"),
         layer_types=read(config, f"{body}layer_types"),

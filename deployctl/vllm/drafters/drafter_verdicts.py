@@ -21,6 +21,7 @@ CHECKS = frozenset(
         "layer_ids_usual",
         "layer_types",
         "mask_token",
+        "method",
         "sliding_window",
         "target_layers",
         "types",

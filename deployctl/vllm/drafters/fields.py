@@ -14,6 +14,8 @@ from typing import Any
 from deployctl.vllm.drafters.drafter import BODY
 from deployctl.vllm.drafters.jsonedit import look
 
+NESTED_MODEL = "model"
+"""Where vLLM's own EAGLEConfig keeps the drafter's model (transformers_utils/configs/eagle.py)."""
 LARGEST = 2**63 - 1
 """The largest whole number that a tensor's index can be."""
 
@@ -84,19 +86,25 @@ _DFLASH = {
 }
 _OWN = {
     **_keys(SAID_COUNT, "block_size num_target_layers"),
-    **_keys(COUNT, "draft_vocab_size target_hidden_size"),
+    **_keys(COUNT, "draft_vocab_size target_hidden_size truncated_vocab_size"),
+    **_keys(COUNT, "medusa_num_heads medusa_num_layers n_predict num_heads emb_dim inner_dim"),
     **_keys(TOKEN, "mask_token_id"),
     **_keys(NUMBERS, "aux_hidden_state_layer_ids target_layer_ids"),
+    **_keys(NUMBERS, "eagle_aux_hidden_state_layer_ids"),
+    **_keys(NUMBERS, "eagle_config.eagle_aux_hidden_state_layer_ids"),
     **_keys(TEXTS, "architectures"),
     **_keys(TEXT, "speculators_model_type speculators_version transformers_version"),
     **_keys(SWITCH, "norm_before_fc norm_before_residual"),
     **_keys(OBJECT, f"auto_map dflash_config quantization_config speculators_config {BODY}"),
+    **_keys(OBJECT, f"eagle_config {NESTED_MODEL}"),
 }
 FIELDS: Mapping[str, Kind] = {
     **_MODEL,
     **_OWN,
     **{f"dflash_config.{key}": kind for key, kind in _DFLASH.items()},
     **{f"{BODY}.{key}": kind for key, kind in _MODEL.items()},
+    **{f"{NESTED_MODEL}.{key}": kind for key, kind in _MODEL.items()},
+    f"{NESTED_MODEL}.architectures": TEXTS,
 }
 """The kind of every known key, by key path."""
 OPEN = tuple(

@@ -14,7 +14,9 @@ from deployctl.vllm.drafters.fields import whole
 
 MIB = 1 << 20
 UTILIZATION = 0.9
-"""vLLM's default of --gpu-memory-utilization."""
+"""The least of vLLM's defaults of --gpu-memory-utilization (0.92 since 0.20)."""
+CONTEXT = 1024
+"""MiB left for CUDA itself where a share is advised."""
 ELEMENT = {"fp8": 1, "float32": 4}
 """Bytes of one KV element by the beginning of its type's name; all others have 2."""
 DEFIES = ("cpu-offload-gb", "data-parallel-size", "kv-offloading-size", "quantization")
@@ -49,6 +51,33 @@ class Fit:
         return (
             f"each of {self.parallel} GPUs needs {self.weights:.0f} MiB for weights and "
             f"{cache} MiB for the KV cache of one request; vLLM may use {self.offered:.0f} MiB"
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """What vLLM takes of one GPU's memory at its start, against the most that can be free: MiB.
+
+    A lower bound as well: its own CUDA context, which counts against it, is not counted.
+    """
+
+    total: int
+    free: int
+    utilization: float | None = None
+
+    @property
+    def wanted(self) -> float:
+        return self.total * (self.utilization or UTILIZATION)
+
+    @property
+    def too_much(self) -> bool:
+        return self.wanted > self.free
+
+    def sentence(self) -> str:
+        best = max(0, (self.free - CONTEXT) * 100 // self.total) / 100
+        return (
+            f"vLLM wants {self.utilization or UTILIZATION:g} of {self.total} MiB and at most "
+            f"{self.free} MiB can be free: set serve.gpu_memory_utilization to {best:g} or less"
         )
 
 

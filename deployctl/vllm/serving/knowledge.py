@@ -48,6 +48,10 @@ class Knowledge:
         """Whether `vllm serve` has this option."""
         return None if self.options is None else name in self.options
 
+    def knows_method(self, name: str) -> bool | None:
+        """Whether it has this drafting method."""
+        return None if self.methods is None else name in self.methods
+
     def knows_dflash(self) -> bool | None:
         """Whether DFlash is among its drafting methods."""
         if self.methods is not None:

@@ -65,9 +65,9 @@ class Build(build_ext):
             super().build_extension(extension)
 
 def hold(flag):
-    """Tell the test that a compiler's parent works, and work on until the flag goes."""
+    """Tell the test that a compiler's parent works, and stay until the flag goes."""
     (flag.parent / "building").write_text(str(os.getpid()))
-    child = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    child = subprocess.Popen(["sleep", "infinity"])
     try:
         while flag.exists():
             time.sleep(0.05)

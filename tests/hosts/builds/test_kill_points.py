@@ -26,6 +26,9 @@ from tests.hosts.builds.project import Project
 from tests.hosts.builds.waiting import until
 from tests.hosts.lab.processes import send
 
+# They share a scene, which is built.
+pytestmark = pytest.mark.xdist_group("kill points")
+
 
 class Scene:
     """A serving environment, a repository with a newer commit, and a way to stop a build in its

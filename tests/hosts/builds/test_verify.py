@@ -47,6 +47,9 @@ def twice(site: Path) -> None:
     (other / "RECORD").write_text("vllm/__init__.py,,\n")
 
 
+shares_environment = pytest.mark.xdist_group("verify: one environment")
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One sealed environment; each test damages a copy of it."""
@@ -57,6 +60,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Any:
     host.close()
 
 
+@shares_environment
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -81,6 +85,7 @@ def test_damage_is_seen(
     assert any(said in problem for problem in problems), problems
 
 
+@shares_environment
 def test_changed_bytes_are_seen_when_looking_deep(environment: Any, tmp_path: Path) -> None:
     host, whole = environment
     copy = tmp_path / "environment"
@@ -95,6 +100,7 @@ def test_changed_bytes_are_seen_when_looking_deep(environment: Any, tmp_path: Pa
     assert (problems(False), problems(True)) == (0, 1)
 
 
+@shares_environment
 def test_imports_tell_each_extension_apart(environment: Any, tmp_path: Path) -> None:
     host, whole = environment
     copy = tmp_path / "environment"

@@ -47,10 +47,36 @@ STALE = "drafter.config={dflash_config.mask_token_id: 0, dflash_config.target_la
 """A drafter config that starts and drafts badly: the acceptance gate finds it."""
 
 
+REHEARSED = """\
+import os, sys
+from vllm.engine.arg_utils import EngineArgs
+def main():
+    if "--no-such-option" in sys.argv:
+        import argparse
+        argparse.ArgumentParser("vllm serve").error("unrecognized arguments: --no-such-option")
+    EngineArgs().create_engine_config()
+"""
+"""A stand-in for the part of vLLM's command line that a rehearsal goes through."""
+CONFIGURED = """\
+import os, types
+class EngineArgs:
+    def create_engine_config(self):
+        if os.environ.get("STAND_IN_FAULT") == "refuse":
+            raise ValueError("the stand-in was told to refuse")
+        model = types.SimpleNamespace(max_model_len=1024, dtype="torch.bfloat16")
+        return types.SimpleNamespace(model_config=model)
+"""
+
+
 def install(site: Path) -> None:
     """A distribution `vllm` with records that are whole."""
     files = {
         "vllm/__init__.py": "",
+        "vllm/engine/__init__.py": "",
+        "vllm/engine/arg_utils.py": CONFIGURED,
+        "vllm/entrypoints/__init__.py": "",
+        "vllm/entrypoints/cli/__init__.py": "",
+        "vllm/entrypoints/cli/main.py": REHEARSED,
         "vllm/sampling_params.py": "PARAMETERS = ()\n",
         "vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n",
         "vllm-0.32.0.dist-info/INSTALLER": "stand-in\n",
@@ -130,8 +156,12 @@ class ServedHost:
         (environment / "bin").mkdir(parents=True)
         program = environment / "bin" / "vllm"
         program.write_text(f"#!{sys.executable}\n" + STAND_IN.read_text("utf-8"), encoding="utf-8")
-        program.chmod(0o755)
-        install(environment / "lib" / "python3.11" / "site-packages")
+        site = environment / "lib" / "python3.11" / "site-packages"
+        python = environment / "bin" / "python"
+        python.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
+        for made in (program, python):
+            made.chmod(0o755)
+        install(site)
         evidence = {
             "build": {"key": key, "strategy": "stand-in", "version_installed": "0.32.0"},
             "verify": {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deployctl.agent.gpu import nvidia_smi, nvidia_table
 
@@ -137,6 +140,96 @@ def test_an_old_nvidia_smi_names_the_field_that_it_does_not_know() -> None:
     said = 'Field "compute_cap" is not a valid field to query.\n\n'
     assert nvidia_smi.refused_field(said) == "compute_cap"
     assert nvidia_smi.refused_field(GOOD) is None
+
+
+FIELD = {
+    "uuid": "GPU-1c7b2d7e-8e4e-4f6a-9f5d-000000000001",
+    "inforom": "0, GPU-1c7b2d7e-8e4e-4f6a-9f5d-000000000001, Tesla P100-PCIE-16GB, "
+    "00000000:0B:00.0, 16280, 0, 470.82.01, Enabled, [N/A], 6.0\n"
+    "WARNING: infoROM is corrupted at gpu 0000:0B:00.0\n",
+    "comma": "GPU-1c7b2d7e-8e4e-4f6a-9f5d-000000000001, 436, /opt/Acme, Inc/bin/trainer, 8710\n",
+}
+
+
+def test_a_warning_and_status_14_are_a_remark_on_the_row() -> None:
+    table = nvidia_smi.parse_gpus(14, FIELD["inforom"])
+    warning = "WARNING: infoROM is corrupted at gpu 0000:0B:00.0"
+    assert table.unknown is None and table.remarks == (warning,)
+    (row,) = table.rows
+    assert (row["memory_total"], row["memory_used"], row["mig"]) == (16280, 0, False)
+    assert row["remarks"] == [warning] and row["unknown"] == {}
+    assert nvidia_smi.parse_apps(14, warning + "\n") == nvidia_smi.Table([], None, (warning,))
+    silent = nvidia_smi.parse_gpus(14, "")
+    assert silent.unknown is not None
+
+
+def test_only_the_name_may_hold_commas() -> None:
+    (row,) = nvidia_smi.parse_apps(0, FIELD["comma"]).rows
+    assert (row["pid"], row["name"], row["memory"]) == (436, "/opt/Acme, Inc/bin/trainer", 8710)
+    (gpu,) = nvidia_smi.parse_gpus(0, GOOD.replace("NVIDIA H200", "NVIDIA H200, rev. 2")).rows
+    assert gpu["name"] == "NVIDIA H200, rev. 2" and gpu["memory_total"] == 143771
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        # A Jetson of JetPack 6 (a public issue): nothing but its own UUID and name is known.
+        (
+            "0, ddad6ca0-8a4a-5e71-b1b4-95bdcf4fa6b4, Orin (nvgpu), N/A, [N/A], [N/A], 540.3.0, "
+            "Disabled, N/A, 8.7",
+            {"name": "Orin (nvgpu)", "memory_total": None, "bus": None, "compute_cap": "8.7"},
+        ),
+        # A vGPU guest: memory is told, the persistence of the host is not.
+        (
+            "0, GPU-00000000-0000-0000-0000-000000000000, GRID A100D-20C, 00000000:02:00.0, "
+            "20480, 1024, 525.60.13, [N/A], [N/A], 8.0",
+            {"memory_used": 1024, "persistence": None, "mig": False},
+        ),
+        # An A100 with MIG: its own memory in use is told in total only.
+        (
+            f"1, {H200}, NVIDIA A100-SXM4-40GB, 00000000:0F:00.0, 40960, [N/A], 535.129.03, "
+            "Enabled, Enabled, 8.0",
+            {"memory_total": 40960, "memory_used": None, "mig": True},
+        ),
+        (GOOD.replace("8719", "ERR!"), {"memory_used": None, "memory_total": 143771}),
+        (GOOD.replace("Enabled", "[Unknown Error]"), {"persistence": None, "memory_used": 8719}),
+        # Data centre drivers of four parts, and of two.
+        (GOOD.replace("580.159.04", "550.54"), {"driver": "550.54"}),
+        (GOOD.replace("580.159.04", "[GPU requires reset]"), {"driver": None}),
+        (GOOD.replace("00000000:00:06.0", "0000000B:AA:1F.7"), {"bus": "0000000B:AA:1F.7"}),
+        (GOOD.replace("9.0", "[Not Supported]"), {"compute_cap": None}),
+    ],
+)
+def test_public_rows(line: str, expected: dict[str, object]) -> None:
+    table = nvidia_smi.parse_gpus(0, line + "\n")
+    (row,) = table.rows
+    assert {key: row[key] for key in expected} == expected and table.unknown is None
+    assert len(row["unknown"]) >= sum(value is None for value in expected.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "index"),
+    [
+        ("Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error", None),
+        ("WARNING: infoROM is corrupted at gpu 0000:00:06.0", 0),
+        ("Warning: persistence mode is disabled on device 00000000:00:06.0.", 0),
+        ("WARNING: something about nobody", None),
+    ],
+)
+def test_a_remark_stands_with_the_gpu_that_it_names(line: str, index: int | None) -> None:
+    table = nvidia_smi.parse_gpus(0, f"{GOOD}\n{line}\n")
+    assert table.rows[0].get("remarks", []) == ([line] if index == 0 else [])
+    assert (table.unknown is None) == line.lower().startswith("warning")
+
+
+@given(st.text(max_size=200) | st.lists(st.sampled_from(GOOD.split(", ")) | st.text(max_size=5)))
+def test_any_output_is_read_without_a_number_of_its_own(output: str | list[str]) -> None:
+    text = output if isinstance(output, str) else ", ".join(output)
+    numbers = {int(n) for n in re.findall(r"[0-9]+", text)}
+    for table in (nvidia_smi.parse_gpus(0, text), nvidia_smi.parse_apps(0, text)):
+        for row in table.rows:
+            found = {value for value in row.values() if type(value) is int}
+            assert found <= numbers
 
 
 # -- the tables for people ------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def test_check_against_a_target(stale: Path, tokens: str, code: int) -> None:
         (["show"], 2, "say what to look at"),
         (["show", "/nowhere/config.json"], 2, "cannot be read"),
         (["diff", TARGET], 2, "needs a profile"),
-        (["check", TARGET], 2, "--target"),
+        (["check"], 2, "say what to look at"),
         (["set", "a=1"], 2, "say which file"),
         (["set", TARGET, "nonsense"], 2, "no KEY=VALUE"),
         (["show", __file__], 3, "not JSON"),

@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from deployctl.cli.app import app
-from deployctl.errors import NotReady, UsageError
-from tests.unit.vllm.loopback import respond, serving
+from deployctl.errors import DeployError, NotReady, Undecided, UsageError
+from deployctl.vllm.client.client import Client
+from tests.unit.vllm.loopback import Behaviour, respond, serving, until_closed
 
 CASES = Path(__file__).parents[2] / "cases"
 LOGS, METRICS = CASES / "logs", CASES / "metrics"
@@ -204,8 +205,45 @@ def test_a_web_page_is_not_printed() -> None:
     with serving(respond("404 Not Found", page)) as url:
         result = CliRunner().invoke(app, ["smoke", "--url", url])
     assert isinstance(result.exception, UsageError)
-    assert result.exception.what.endswith("HTTP 404: (a web page, not an API's answer)")
+    said = "HTTP 404: a web page, not an API's answer: 404 nothing here"
+    assert result.exception.what.endswith(said)
     assert "\n" not in result.exception.what
+
+
+def asked(command: str, behave: Behaviour, *arguments: str) -> BaseException | int:
+    with serving(behave) as url:
+        result = CliRunner().invoke(app, [command, "--url", url, *arguments])
+    return result.exception if isinstance(result.exception, DeployError) else result.exit_code
+
+
+REFUSALS = ["401 Unauthorized", "403 Forbidden", "429 Too Many Requests"]
+
+
+@pytest.mark.parametrize("command", ["smoke", "acceptance", "bench"])
+@pytest.mark.parametrize("status", REFUSALS)
+def test_a_refusal_decides_nothing(command: str, status: str) -> None:
+    refuse = respond(status, b'{"error": {"message": "not you"}}')
+    assert asked(command, refuse, "--model", "m") == 11
+    found = asked(command, refuse)
+    assert isinstance(found, Undecided)
+    assert "not you" in str(found)
+    assert ("--api-key-env" in found.next) is not status.startswith("429")
+
+
+@pytest.mark.parametrize("command", ["smoke", "acceptance", "bench"])
+def test_a_proxy_without_its_server_is_not_ready(command: str) -> None:
+    page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502</h1>nginx</body></html>"
+    found = asked(command, respond("502 Bad Gateway", page, "text/html"))
+    assert isinstance(found, NotReady)
+    assert "HTTP 502: a web page, not an API's answer: 502 Bad Gateway" in str(found)
+
+
+def test_a_server_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Client.served, "__defaults__", (0.3,))
+    monkeypatch.setattr(Client.models, "__defaults__", (0.3,))
+    found = asked("smoke", lambda connection, request: until_closed(connection))
+    assert isinstance(found, NotReady)
+    assert "no answer within 0.3 s" in str(found)
 
 
 def test_a_log_on_stdin(tmp_path: Path) -> None:

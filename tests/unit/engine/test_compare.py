@@ -30,6 +30,24 @@ def test_a_launch_line_by_option() -> None:
     assert launch_options({}) == {}
 
 
+def test_the_path_of_an_environment_is_no_difference() -> None:
+    line = ["/root/environments/{}/bin/vllm", "serve", "/m", "--port", "1"]
+    one, other = (
+        manifest(name, launch=[word.format(key) for word in line], identity={"environment": key})
+        for name, key in (("abc", "e1f2"), ("def", "9a8b-2"))
+    )
+    assert launch_options(one)["command"] == "/root/environments/ENVIRONMENT/bin/vllm serve /m"
+    assert not manifests(one, other)["made_from"]
+
+
+def test_what_vllm_made_of_the_options_is_compared() -> None:
+    one = manifest("abc", resolved={"max_model_len": 1024, "dtype": "bfloat16"}, backend="FA")
+    other = manifest("def", resolved={"max_model_len": 4096, "dtype": "bfloat16"}, backend="FA")
+    assert manifests(one, other)["made_from"] == [
+        {"what": "resolved.max_model_len", "old": 1024, "new": 4096}
+    ]
+
+
 def test_the_same_release_twice_differs_in_nothing() -> None:
     found = manifests(manifest("abc"), manifest("def"))
     assert (found["made_from"], found["packages"], found["config"]) == ([], [], [])

@@ -11,7 +11,7 @@ from deployctl.steps.interface import Answers, Deployment, Unknown
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers.readiness import reachable
+from deployctl.steps.servers.stopping import reachable
 from tests.hosts.step_bench import NOTHING_DEPLOYED, deployment
 
 MEMBER = {"pid": 10, "start": 99}

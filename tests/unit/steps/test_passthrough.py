@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployctl.steps.gpus import container_conf, passthrough
+from deployctl.steps.gpus import passthrough
+from deployctl.steps.gpus.container_conf.conf import parse
 from deployctl.steps.gpus.finding import Finding
 
 CASES = Path(__file__).parents[2] / "cases/lxc"
@@ -55,7 +56,7 @@ def test_case_9_a_conf_of_another_boot() -> None:
         "the conf allows 508, /dev/nvidia-uvm is 511; nvidia-smi may pass, CUDA will not",
         "the conf allows 508, /dev/nvidia-uvm-tools is 511; nvidia-smi may pass, CUDA will not",
     ]
-    assert failed[0].where == CONF
+    assert failed[0].where == f"{CONF}:9"
     assert failed[0].lines == ("dev0: /dev/nvidia-uvm",)
 
 
@@ -92,9 +93,9 @@ def test_ways_to_pass_a_device(conf: str, complaints: int) -> None:
 
 
 def test_the_next_free_entry_is_proposed_and_lxc_gets_its_own_syntax() -> None:
-    read = container_conf.parse("dev0: /dev/dri/card1,gid=44,uid=0\ndev2: /dev/nvidia0\n")
-    assert read.passed == {0: "/dev/dri/card1", 2: "/dev/nvidia0"}
-    assert read.next_entry == 1
+    read = parse("dev0: /dev/dri/card1,gid=44,uid=0\ndev2: /dev/nvidia0\n")
+    assert {n: p.path for n, p in read.passed.items()} == {0: "/dev/dri/card1", 2: "/dev/nvidia0"}
+    assert next(read.free) == 1
     node = look(case("dev_nodes_and_conf_major_mismatch.txt").partition("# container")[0])
     node["conf"] = {"path": "/var/lib/lxc/ct/config", "text": ""}
     first = next(iter(passthrough.conf(node)))
@@ -108,7 +109,9 @@ def test_the_entries_of_proxmox_9_are_read() -> None:
     text = case("pve9_dev_entries.txt")
     entries = re.findall(r"-(dev\d+) (\S+)", text)
     conf = "".join(f"{key}: {value}\n" for key, value in entries)
-    assert container_conf.parse(conf).passed == {0: "/dev/dri/card1", 1: "/dev/dri/renderD128"}
+    passed = parse(conf).passed
+    assert [passed[n].path for n in (0, 1)] == ["/dev/dri/card1", "/dev/dri/renderD128"]
+    assert passed[0].options == {"gid": "44", "uid": "0"} and not passed[0].error
 
 
 def test_a_gpu_that_the_profile_does_not_use_need_not_be_passed() -> None:

@@ -169,10 +169,30 @@ def test_what_fails_is_told_before_what_is_unknown() -> None:
     assert made.status == "blocked" and "cuInit: CUDA_ERROR_UNKNOWN" in made.reason
 
 
-def test_a_gpu_that_the_profile_names_must_be_there() -> None:
+def on_gpus(indices: list[int]) -> Deployment:
     deployment = wanted("cuda")
-    serve = deployment.profile.serve.model_copy(update={"gpus": [3]})
+    serve = deployment.profile.serve.model_copy(update={"gpus": indices})
     profile = deployment.profile.model_copy(update={"serve": serve})
-    made = plan(Deployment(profile, profile.hosts[0]))
+    return Deployment(profile, profile.hosts[0])
+
+
+def test_a_gpu_that_the_profile_names_must_be_there() -> None:
+    made = plan(on_gpus([3]))
     assert made.status == "blocked"
     assert "serve.gpus names GPU 3, the host has 1" in made.reason
+
+
+def test_what_is_not_known_of_other_gpus_does_not_matter() -> None:
+    lost = "Unable to determine the device handle for GPU1"
+    remark = "WARNING: infoROM is corrupted at gpu 0000:00:06.0"
+    gpu = {**GPU, "remarks": [remark], "unknown": {"persistence_mode": "[N/A]"}}
+    answer = {**PRESENT, "gpus": [gpu], "incomplete": lost}
+    made = plan(on_gpus([0]), gpus=answer)
+    assert made.status == "unchanged", made.reason
+    said = [c["say"] for c in made.evidence["checks"] if c["verdict"] == "warning"]
+    assert f"GPU 0: {remark}" in said
+    assert "GPU 0: nvidia-smi says persistence_mode is '[N/A]'" in said
+    made = plan(on_gpus([1]), gpus=answer)
+    assert (
+        made.status == "unknown" and f"GPU 1 of the host, not all are known: {lost}" in made.reason
+    )

@@ -159,7 +159,9 @@ def test_a_close_before_any_answer() -> None:
     [
         ("429 Too Many Requests", "busy"),
         ("503 Service Unavailable", "unavailable"),
+        ("502 Bad Gateway", "unavailable"),
         ("401 Unauthorized", "key"),
+        ("403 Forbidden", "forbidden"),
         ("500 Internal Server Error", "http"),
         ("404 Not Found", "http"),
     ],
@@ -168,6 +170,65 @@ def test_other_statuses(status: str, kind: str) -> None:
     failed = failure(respond(status, b'{"error": "said the server"}'))
     assert (failed.kind, failed.status) == (kind, int(status[:3]))
     assert "said the server" in str(failed)
+
+
+def test_when_to_come_back_is_shown() -> None:
+    def behave(connection: socket.socket, request: bytes) -> None:
+        head = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 2\r\n"
+        connection.sendall(head + b"Connection: close\r\n\r\n{}")
+
+    assert str(failure(behave)) == "HTTP 429: {} (Retry-After: 30)"
+
+
+def test_where_else_it_is_served_is_shown() -> None:
+    def behave(connection: socket.socket, request: bytes) -> None:
+        head = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: https://login.example/\r\n"
+        connection.sendall(head + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+
+    assert str(failure(behave)) == "HTTP 307: Temporary Redirect (moved to https://login.example/)"
+
+
+ERROR_BODIES = [
+    (b'{"error": {"message": "no room", "type": "BadRequestError", "code": 400}}', "http", 400),
+    (b'{"object": "error", "message": "no room", "code": 429}', "busy", 429),
+    (b'{"detail": "no room"}', "bad-answer", None),
+    (b'{"detail": [{"loc": ["body"], "msg": "no room"}]}', "bad-answer", None),
+    (
+        b'[{"error": {"code": 503, "message": "no room", "status": "UNAVAILABLE"}}]',
+        "unavailable",
+        503,
+    ),
+    (b'{"error": "no room"}', "bad-answer", None),
+    (b'{"fault": {"faultstring": "no room"}}', "bad-answer", None),
+    (b'{"errors": [{"message": "no room"}], "choices": []}', "bad-answer", None),
+    (b'data: {"error": {"message": "no room", "code": "401"}}\n\ndata: [DONE]\n\n', "key", 401),
+    (b'event: error\ndata: {"message": "no room", "status_code": 500}\n\n', "http", 500),
+    (
+        b"<html><head><style>x{}</style><title>Oops</title></head><body><p>no room</p></body>",
+        "bad-answer",
+        None,
+    ),
+    (b"no room", "bad-answer", None),
+]
+
+
+@pytest.mark.parametrize(("body", "kind", "status"), ERROR_BODIES)
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream", "text/html"])
+def test_an_error_with_the_status_of_an_answer(
+    body: bytes, kind: str, status: int | None, streaming: bool, content_type: str
+) -> None:
+    failed = failure(respond("200 OK", body, content_type), streaming)
+    assert "no room" in str(failed)
+    assert "<" not in str(failed)
+    if kind != "bad-answer":
+        assert (failed.kind, failed.status) == (kind, status)
+
+
+def test_an_answer_that_comes_whole_although_a_stream_was_asked_for() -> None:
+    with serving(respond("200 OK", ANSWER)) as url, Client(url) as client:
+        answer = client.send(asked(streaming=True))
+    assert (answer.content, answer.first_token) == ("OK", None)
 
 
 def test_an_answer_without_end_is_cut() -> None:

@@ -12,9 +12,11 @@ from deployctl.vllm.serving.command import (
     Serve,
     Speculation,
     command,
+    drained_within,
     environment,
     problems,
     with_backend,
+    with_drain,
 )
 from deployctl.vllm.serving.knowledge import Knowledge, read, version
 
@@ -32,7 +34,16 @@ HEAD += ["--host", "127.0.0.1", "--port", "8123", "--tensor-parallel-size", "1"]
         ({"gpu_memory_utilization": 0.85}, ["--gpu-memory-utilization", "0.85"]),
         ({"attention_backend": "flash_attn"}, ["--attention-backend", "flash_attn"]),
         ({"args": {"max-num-seqs": 8}}, ["--max-num-seqs", "8"]),
-        ({"args": {"enforce-eager": True, "trust-remote-code": False}}, ["--enforce-eager"]),
+        (
+            {"args": {"enforce-eager": True, "enable-prefix-caching": False}},
+            ["--enforce-eager", "--no-enable-prefix-caching"],
+        ),
+        ({"args": {"no-async-scheduling": False}}, ["--async-scheduling"]),
+        ({"args": {"no-async-scheduling": True}}, ["--no-async-scheduling"]),
+        (
+            {"args": {"compilation-config.cudagraph_mode": "FULL", "compilation-config.x": False}},
+            ["--compilation-config.cudagraph_mode", "FULL", "--compilation-config.x", "false"],
+        ),
         ({"args": {"api-server-count": None}}, []),
         ({"args": {"lora-modules": ["a=/x y", "b=/z"]}}, ["--lora-modules", "a=/x y", "b=/z"]),
     ],
@@ -177,3 +188,36 @@ def test_a_build_without_a_version_is_judged_by_its_source() -> None:
     assert with_backend(DFLASH, later, "cuda").attention_backend is None
     other = read(None, {"methods": ["eagle"]})
     assert problems(DFLASH, other, "cuda") == ["DFlash is unsupported before vLLM 0.20"]
+
+
+STOPS = read(None, {"options": ["shutdown-timeout", "enable-server-load-tracking"]})
+
+
+@pytest.mark.parametrize(
+    ("grace", "known", "args", "expected"),
+    [
+        (20.0, STOPS, {}, ["--shutdown-timeout", "15", "--enable-server-load-tracking"]),
+        (35.5, STOPS, {}, ["--shutdown-timeout", "30", "--enable-server-load-tracking"]),
+        (2.0, STOPS, {}, ["--enable-server-load-tracking"]),
+        (
+            20.0,
+            STOPS,
+            {"shutdown-timeout": 3},
+            ["--shutdown-timeout", "3", "--enable-server-load-tracking"],
+        ),
+        (20.0, STOPS, {"enable-server-load-tracking": False}, ["--shutdown-timeout", "15"]),
+        (20.0, read("0.32.0"), {}, []),
+    ],
+)
+def test_requests_end_before_the_server_does(
+    grace: float, known: Knowledge, args: dict[str, Any], expected: list[str]
+) -> None:
+    assert command(with_drain(replace(PLAIN, args=args), known, grace)) == HEAD + expected
+
+
+def test_a_drain_of_before_fits_todays_grace() -> None:
+    argv = command(with_drain(PLAIN, STOPS, 60.0))
+    assert drained_within(argv, {}, 20.0) == command(with_drain(PLAIN, STOPS, 20.0))
+    assert drained_within(argv, {}, 3.0)[argv.index("--shutdown-timeout") + 1] == "0"
+    assert drained_within(argv, {"shutdown-timeout": 55}, 20.0) == argv
+    assert drained_within(HEAD, {}, 20.0) == HEAD

@@ -66,6 +66,7 @@ def test_an_eagle3_drafter_has_its_own_checks() -> None:
         ("architecture", "ok"),
         ("hidden_size", "ok"),
         ("vocabulary", "ok"),
+        ("layer_ids", "ok"),
     ]
 
 

@@ -18,7 +18,7 @@ from deployctl.vllm.client import load
 from deployctl.vllm.client.answers import Answer
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.prompt_sets import Prompt
-from tests.unit.vllm.loopback import events, respond, serving, stream
+from tests.unit.vllm.loopback import events, respond, serving, stream, until_closed
 
 
 def answer(**given: Any) -> Answer:
@@ -77,9 +77,9 @@ def test_every_level_asks_all_prompts_and_no_more_at_once_than_it_says() -> None
     server = TalkingStandIn()
     told: list[tuple[int, int]] = []
     with serving(server.behave) as url, Client(url) as client:
-        levels = load.run(client, asked((1, 3), 6), lambda *level: told.append(level))
+        levels = load.run(client, asked((1, 3), 6), lambda *level: told.append(level)).levels
     assert told == [(1, 6), (3, 6)]
-    assert server.asked == 1 + 6 + 6
+    assert server.asked == sum(6 * (len(level["warm_up"]) + 1) for level in levels)
     assert server.most <= 3
     for level in levels:
         assert (level["tokens"], level["failed"], level["requests"]) == (24, 0, 6)
@@ -90,10 +90,79 @@ def test_every_level_asks_all_prompts_and_no_more_at_once_than_it_says() -> None
 
 def test_failed_requests_are_counted_and_said() -> None:
     with serving(TalkingStandIn(broken=3).behave) as url, Client(url) as client:
-        (level,) = load.run(client, asked((2,), 6), lambda *level: None)
+        (level,) = load.run(client, asked((2,), 6), lambda *level: None).levels
     assert level["failed"] == 2
     assert "503" in level["failures"][0]
     assert level["tokens"] == 16
+
+
+class ClockStandIn:
+    """A client whose rounds take as long as they are said to, on a clock of its own."""
+
+    def __init__(self, rounds: dict[int, list[float]]) -> None:
+        self.rounds = rounds
+        self.now = 0.0
+
+    def send_all(self, bodies: list[Any], concurrency: int, hopeless: Any) -> list[Answer]:
+        self.now += self.rounds[concurrency].pop(0)
+        return [answer(completion_tokens=10) for _ in bodies]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warm_up", "speed", "settled"),
+    [
+        # 10 tokens a round; the first pays for a compilation.
+        ([10.0, 1.0, 1.05], [1.0, 10.0], 10 / 1.05, True),
+        ([1.0, 1.0], [10.0], 10.0, True),
+        ([20.0, 10.0, 5.0, 5.0], [0.5, 1.0, 2.0], 2.0, True),
+        ([64.0, 32.0, 16.0, 8.0, 4.0, 2.0], [10 / s for s in (64, 32, 16, 8, 4)], 5.0, False),
+    ],
+)
+def test_each_level_is_warmed_at_its_own_concurrency(
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: list[float],
+    warm_up: list[float],
+    speed: float,
+    settled: bool,
+) -> None:
+    client = ClockStandIn({1: [1.0, 1.0], 4: list(seconds)})
+    monkeypatch.setattr(load, "_bodies", lambda client, asked: [None])
+    monkeypatch.setattr(load, "_counters", lambda client: None)
+    monkeypatch.setattr(time, "monotonic", lambda: client.now)
+    _, level = load.run(client, asked((1, 4), 1), lambda *level: None).levels  # type: ignore[arg-type]
+    assert level["warm_up"] == pytest.approx(warm_up)
+    assert level["tokens_per_second"] == pytest.approx(speed)
+    assert level["settled"] is settled
+
+
+def test_a_server_that_falls_silent_ends_the_bench_with_its_reason() -> None:
+    server = TalkingStandIn()
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        if server.asked >= 14 and request.startswith(b"POST /v1/chat"):
+            until_closed(connection)
+        else:
+            server.behave(connection, request)
+
+    short = load.Load("m", (Prompt("x"),), (1, 2, 4, 8), 4, 10, 1.0)
+    with serving(behave) as url, Client(url) as client:
+        speeds = load.run(client, short, lambda *level: None)
+    assert speeds.ended is not None
+    assert speeds.ended.kind == "timeout"
+    assert "no complete answer within 1 s" in speeds.ended.reason
+    assert speeds.ended.concurrency < 8
+    # One time limit, not one for each request that was left.
+    assert speeds.levels[-1]["seconds"] < 3
+    assert speeds.levels[-1]["failed"] > 0
+
+
+def test_a_server_that_refuses_everything_is_asked_once() -> None:
+    server = TalkingStandIn(broken=1)
+    with serving(server.behave) as url, Client(url) as client:
+        speeds = load.run(client, asked((2, 4), 6), lambda *level: None)
+    assert server.asked == 6
+    assert speeds.ended is not None
+    assert speeds.ended.reason == "every request failed: HTTP 503: full"
 
 
 def test_speed_up_is_by_concurrency() -> None:

@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -132,6 +132,10 @@ def protocol(prompts: int = 16, gate: Gate = NO_FLOOR, **given: object) -> Proto
     return Protocol(**fields | given)  # type: ignore[arg-type]
 
 
+def with_prompts(prompts: tuple[Prompt, ...]) -> Protocol:
+    return replace(protocol(gate=Gate(min_length=2)), prompts=prompts)
+
+
 def measured(server: CountingStandIn, asked: Protocol) -> Measured:
     with client_of(server) as client:
         return measure(client, asked, lambda done, limit, counts: None)
@@ -226,6 +230,38 @@ def test_everything_that_matters_is_pinned_in_the_request() -> None:
     body = server.bodies[0]
     assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.7, 9, 100)
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_a_set_that_the_target_does_not_answer_cannot_tell() -> None:
+    prompts = tuple(Prompt(f"Write {n}.", expects="def ") for n in range(12))
+    taken = measured(CountingStandIn(accepted=0), with_prompts(prompts))
+    assert taken.judgement.verdict == "undecided"
+    assert "the target itself does not answer it, 0 of 12" in taken.judgement.reasons[0]
+
+
+def test_a_set_that_does_not_fit_the_context_cannot_tell() -> None:
+    prompts = tuple(Prompt(f"Write {n}.", filler_tokens=3000) for n in range(12))
+    taken = measured(CountingStandIn(accepted=0), with_prompts(prompts))
+    assert taken.judgement.verdict == "undecided"
+    assert "no room for 2228 tokens of its filler" in taken.judgement.reasons[0]
+
+
+def test_prompts_that_the_last_good_release_was_asked_are_compared() -> None:
+    prompts = tuple(Prompt(f"prompt {i}") for i in range(16))
+    earlier = {prompt.key: Counts(10, 30, 20) for prompt in prompts[:12]}
+    same = measured(CountingStandIn(), protocol(gate=Gate(tolerance=0.1), earlier=earlier))
+    assert same.judgement.verdict == "pass"
+    assert "on the 12 prompts" in same.judgement.reasons[0]
+    worse = measured(
+        CountingStandIn(accepted=1), protocol(gate=Gate(tolerance=0.1), earlier=earlier)
+    )
+    assert worse.judgement.verdict == "fail"
+
+
+def test_the_interval_of_an_early_stop_is_the_one_that_decided() -> None:
+    taken = measured(CountingStandIn(), protocol(64, Gate(min_length=2)))
+    assert taken.judgement.interval is not None
+    assert taken.judgement.interval.confidence == pytest.approx(0.995)
 
 
 def test_an_answer_is_asked_no_longer_than_the_context_leaves_room_for() -> None:

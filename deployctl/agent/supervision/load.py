@@ -1,0 +1,61 @@
+"""How many requests a server has in flight while it is stopped, as it counts them at its door."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, Dict, Optional
+
+from ..core.interface import Call
+from ..network.network import http
+
+PAUSE = 0.2
+PATIENCE = 1.0
+"""Seconds between two questions, and for an answer."""
+
+
+class Watch:
+    """Asks a server's /load (`{"server_load": N}`) while it is entered.
+
+    `first` is the count before the stop, `last` the last that was answered; None where none was: a
+    server without `--enable-server-load-tracking` counts nothing and answers 0 or not at all.
+    """
+
+    def __init__(self, call: Call, url: str) -> None:
+        self._call, self._url = call, url
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="load", daemon=True)
+        self.first: Optional[int] = None
+        self.last: Optional[int] = None
+
+    def __enter__(self) -> Watch:
+        if self._url:
+            self.first = self.last = self._count()
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._url:
+            self._thread.join()
+
+    def told(self, drains: bool) -> Dict[str, Optional[int]]:
+        """Requests `in_flight` at the stop, and how many were `cut_off`: all of them where the
+        server ends at once, at most the last count where it lets them end first."""
+        return {"in_flight": self.first, "cut_off": self.last if drains else self.first}
+
+    def _ask(self) -> None:
+        while not self._over.wait(PAUSE):
+            found = self._count()
+            if found is not None:
+                self.last = found
+
+    def _count(self) -> Optional[int]:
+        answer = http(self._call, "GET", self._url, timeout=PATIENCE)
+        if answer["status"] != 200:
+            return None
+        try:
+            count: Any = json.loads(answer["body"])["server_load"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        return count if type(count) is int and count >= 0 else None

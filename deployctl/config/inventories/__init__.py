@@ -1,0 +1,1 @@
+"""Hosts from other tools' inventories: read, never written. One file a source."""

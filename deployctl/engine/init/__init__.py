@@ -1,0 +1,1 @@
+"""A profile from what people already have: a command line, a unit, a Compose file, a recipe."""

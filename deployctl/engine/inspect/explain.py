@@ -1,0 +1,61 @@
+"""`explain`: what ended the server or build that wrote a log."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from deployctl.errors import UsageError
+from deployctl.vllm.logs import encoded, kinds
+from deployctl.vllm.logs.explanation import Explanation, Kind
+
+SCHEMA = "deployctl.explain/1"
+UNKNOWN = "unknown"
+_NEXT = {
+    "server": "search vLLM's issues for that line; or start again with VLLM_LOGGING_LEVEL: DEBUG "
+    "in serve.env",
+    "build": "read the whole log: what stands before its first error",
+}
+
+
+def of_file(path: str, kind: Kind | None) -> dict[str, Any]:
+    """The document of a log file, `-` for stdin; raises `UsageError` where it cannot be read."""
+    return document(encoded.text(_bytes(path)), kind)
+
+
+def document(text: str, kind: Kind | None) -> dict[str, Any]:
+    """What a log says: `cause` is a stable id of docs/logs.md, `evidence` are its decisive lines
+    as they stand in it."""
+    found, explained = kinds.explain(text, kind)
+    return {
+        "schema": SCHEMA,
+        "kind": found,
+        "cause": explained.cause or UNKNOWN,
+        "summary": explained.sentence if explained.cause else _unknown(found, explained),
+        "evidence": list(explained.evidence),
+        "next": explained.next if explained.cause else _NEXT[found],
+    }
+
+
+def _unknown(kind: Kind, explained: Explanation) -> str:
+    if kind == "build":
+        return explained.sentence
+    if not explained.lines:
+        return "the log shows no error that ended the server"
+    return f"no known cause; it ended with: {explained.lines[0][:200]}"
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read()
+        with Path(path).open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - encoded.MOST))
+            return file.read()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(
+            f"{path} cannot be read", why, "name a log file, or - for stdin"
+        ) from error

@@ -1,0 +1,1 @@
+"""A container's configuration against the GPU devices of its node."""

@@ -1,0 +1,52 @@
+"""The command line, environment and secrets of a release's server, for the vLLM that was built."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from deployctl.steps.builds import built
+from deployctl.steps.interface import Answers, Context, Step
+from deployctl.steps.models import sources
+from deployctl.steps.servers.serving import secrets, serve_settings
+from deployctl.vllm.serving.command import command, environment, problems
+
+
+def render(step: Step, context: Context, answers: Answers | None = None) -> dict[str, Any]:
+    """argv and environment with the host's absolute paths; raises the step's failure where this
+    vLLM cannot run what is wanted. `answers` are newer ones about the models."""
+    wanted, release, root = context.wanted, context.release, context.session.root
+    knowledge = built.knowledge(context)
+    model = sources.source(wanted, "drafter")
+    settings = serve_settings(
+        wanted,
+        f"{root}{release.environment[1:]}/bin/vllm",
+        sources.place(wanted, answers or context.answers, "model"),
+        f"{root}{release.drafter[1:]}" if model is not None else None,
+        knowledge,
+    )
+    wrong = problems(settings, knowledge, wanted.profile.build.target)
+    if wrong:
+        raise step.fail(
+            context, "this vLLM cannot run what is wanted", "\n".join(wrong), "change the profile"
+        )
+    return {
+        "argv": command(settings),
+        "env": environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
+    }
+
+
+def secret_values(step: Step, context: Context) -> dict[str, str]:
+    """The server's secret variables from deployctl's own environment."""
+    values = {}
+    for name, settings in secrets(context.wanted).items():
+        value = os.environ.get(settings.env)
+        if not value:
+            raise step.fail(
+                context,
+                f"the secret {name} has no value",
+                f"the variable {settings.env} is not set here",
+                f"set {settings.env} in deployctl's environment and run again",
+            )
+        values[name] = value
+    return values

@@ -1,0 +1,80 @@
+"""`deployctl explain`: a document, its exit codes, and every encoding that people send."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from deployctl.cli.app import app
+from deployctl.errors import UsageError
+
+FIELD = Path(__file__).parents[2] / "cases" / "field"
+KILLED = FIELD / "08-killed-nvcc" / "b-killed.log"
+SINKS = FIELD / "01-double-prefix" / "a2-double-unknown.log"
+
+
+def run(*argv: str, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, ["explain", *argv], input=stdin)
+
+
+def test_a_known_cause() -> None:
+    done = run(str(KILLED), "--json")
+    document = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert list(document) == ["schema", "kind", "cause", "summary", "evidence", "next"]
+    assert document["schema"] == "deployctl.explain/1"
+    assert (document["kind"], document["cause"]) == ("build", "out-of-memory")
+    assert document["evidence"][0].strip() == "Killed"
+
+
+def test_an_unknown_cause_is_undecided() -> None:
+    done = run(str(SINKS), "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["cause"], document["kind"]) == (11, "unknown", "server")
+    assert "attention sinks" in document["summary"] and document["next"]
+    assert "attention sinks" in run(str(SINKS)).stdout
+
+
+def test_the_kind_can_be_given() -> None:
+    document = json.loads(run(str(KILLED), "--kind", "server", "--json").stdout)
+    assert document["kind"] == "server"
+
+
+def test_stdin_and_a_log_without_an_error() -> None:
+    done = run("-", "--json", stdin="INFO 06-19 23:05:09 [backends.py:426] all is well\n")
+    assert (done.exit_code, json.loads(done.stdout)["evidence"]) == (11, [])
+    assert run("-", stdin=b"").exit_code == 11
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        gzip.compress,
+        bz2.compress,
+        lzma.compress,
+        lambda data: data.decode().encode("utf-16"),
+        lambda data: data.decode().encode("utf-16-le"),
+        lambda data: b"\xef\xbb\xbf" + data,
+        lambda data: data.replace(b"\n", b"\r\n"),
+        lambda data: data + b"\xff\xfe\x00 not UTF-8",
+    ],
+)
+def test_encodings(encode: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(encode(KILLED.read_bytes()))
+    assert json.loads(run(str(tmp_path / "log"), "--json").stdout)["cause"] == "out-of-memory"
+
+
+def test_a_terminal_is_not_steered(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("ValueError: \x1b]0;title\x07surprise \x1b[2J\n")
+    assert "\x1b" not in run(str(tmp_path / "log")).stdout
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert isinstance(run(str(tmp_path / "none")).exception, UsageError)
