@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import traceback
 
+from deployctl.config import redaction
 from deployctl.errors import InternalError
 
 
@@ -28,5 +29,5 @@ def kept(error: Exception) -> str:
         encoding="utf-8",
         errors="backslashreplace",
     ) as file:
-        traceback.print_exception(error, file=file)
+        file.write(redaction.text("".join(traceback.format_exception(error))))
     return file.name

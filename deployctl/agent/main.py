@@ -24,7 +24,8 @@ import traceback
 from typing import Any, BinaryIO, Callable, Dict, List, Sequence, TextIO
 
 from .core.atomic_files import boot_id
-from .core.interface import AgentError, Call
+from .core.interface import USUAL_UMASK, AgentError, Call
+from .wire.messages import LONGEST_LINE
 
 FAMILIES = {
     "environment": "build",
@@ -59,8 +60,9 @@ def operations() -> Dict[str, Callable[..., Any]]:
 class Conversation:
     """One controller's requests, from the first line to the last."""
 
-    def __init__(self, writer: TextIO, root: str) -> None:
+    def __init__(self, writer: TextIO, root: str, umask: int) -> None:
         self._writer = writer
+        self._umask = umask
         self._writing = threading.Lock()
         self._root = root
         self._operations = operations()
@@ -68,6 +70,8 @@ class Conversation:
 
     def say(self, message: Dict[str, Any]) -> None:
         line = json.dumps(message, separators=(",", ":"), default=str)
+        if len(line) >= LONGEST_LINE:
+            raise ValueError("the answer has %d bytes, more than may be sent" % len(line))
         with self._writing:
             try:
                 self._writer.write(line + "\n")
@@ -91,7 +95,7 @@ class Conversation:
         elif "calls" in message:
             number = message["id"]
             # Registered before the thread starts: a feed or cancel may be the very next line.
-            call = Call(self._root, lambda event: None)
+            call = Call(self._root, lambda event: None, self._umask)
             self._running[number] = call
             threading.Thread(
                 target=self._answer, args=(number, call, message["calls"]), daemon=True
@@ -108,12 +112,13 @@ class Conversation:
                 {"id": number, "call": index, "event": event}
             )
             results.append(self._one(call, wanted["op"], wanted.get("args") or {}))
+            call.beat()
         self._running.pop(number, None)
         try:
             self.say({"id": number, "results": results})
         except (TypeError, ValueError) as error:
-            # Silence would leave the controller waiting for ever.
-            failed = {"error": {"kind": "not-json", "message": str(error), "detail": None}}
+            # Silence would leave the controller waiting.
+            failed = {"error": {"kind": "not-sent", "message": str(error), "detail": None}}
             self.say({"id": number, "results": [failed for _ in calls]})
 
     def _one(self, call: Call, op: str, args: Dict[str, Any]) -> Dict[str, Any]:
@@ -158,10 +163,11 @@ def serve(
     root: str,
     silence: float,
     backlog: Sequence[bytes] = (),
+    umask: int = USUAL_UMASK,
 ) -> None:
-    """Answer requests until the controller is gone; called by the bootstrap."""
-    os.makedirs(root, mode=0o755, exist_ok=True)
-    conversation = Conversation(writer, root)
+    """Answer requests until the controller is gone; called by the bootstrap, which has made the
+    root and private files the rule. `umask` is what held before, and holds for what we start."""
+    conversation = Conversation(writer, root, umask)
     conversation.say({"ready": describe(root)})
     ended = threading.Event()
     heard = [time.monotonic()]

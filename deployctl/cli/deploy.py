@@ -128,6 +128,7 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Show what `up` would change and why; touch nothing."""
+    from deployctl.engine.inspect import exposure
     from deployctl.engine.run.coordinator import survey
     from deployctl.engine.run.options import Options
     from deployctl.report import document, summary
@@ -137,6 +138,7 @@ def plan(
     running.check_skip(skip, chosen)
     found = survey(loaded, chosen, Options(skip=frozenset(skip), parallel=parallel))
     made = document.plan(loaded.name, chosen.name, found)
+    made["exposure"] = exposure.document(loaded, chosen)
     code = PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0
     running.leave(made, summary.plan_lines(made), as_json, running.of_plans(found) or code)
 

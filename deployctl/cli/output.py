@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
+from deployctl.config import redaction
 from deployctl.errors import DeployError
 from deployctl.report import printable
 
@@ -61,6 +62,8 @@ def _answer(pieces: Iterable[str]) -> None:
 def _json(document: Any) -> str:
     """A document as `--json` prints it; times and paths in it as their text, as are numbers that
     JSON lacks. Escaped where stdout cannot take its characters as they are."""
+
+    document = redaction.document(document)
 
     def text(readable: bool) -> str:
         return json.dumps(document, indent=2, default=str, ensure_ascii=not readable)

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
     """The resolved profile, reduced to the hosts that `--host` and `--limit` leave."""
-    from deployctl.config import overrides
+    from deployctl.config import overrides, redaction
     from deployctl.config.host_patterns import PatternError, select
     from deployctl.config.loader import load_profile
     from deployctl.engine.inspect.proxmox import readers
 
     loaded = load_profile(name, sets=list(sets), environ=os.environ, readers=readers())
     profile = loaded.profile
+    redaction.hide(redaction.values(profile, os.environ))
     for said in overrides.near_misses(os.environ, type(profile)):
         output.warn(said)
     if not hosts:
@@ -83,8 +84,16 @@ def perform(
         else playbook
     )
     check_skip(skip, chosen)
+    from deployctl.config import redaction
+    from deployctl.engine.inspect import exposure
     from deployctl.engine.run.options import Options
     from deployctl.report.document import report as render
+    from deployctl.steps import registry
+    from deployctl.steps.interface import SERVER
+
+    if registry.makers(SERVER) & {item.step for item in chosen.steps}:
+        for said in exposure.warnings(profile):
+            output.warn(said)
 
     asked = Options(
         skip=frozenset(skip),
@@ -96,7 +105,7 @@ def perform(
         only_if_changed=only_if_changed,
         parallel=parallel,
         fail_fast=fail_fast,
-        render=render,
+        render=lambda record: redaction.document(render(record)),
     )
     document = _run(profile, chosen, asked, quiet)
     if metrics_file is not None:
@@ -111,11 +120,14 @@ def perform(
 
 
 def _run(profile: Profile, playbook: Playbook, asked: Any, quiet: bool) -> dict[str, Any]:
+    from deployctl.config import redaction
     from deployctl.engine.run.coordinator import run
     from deployctl.report import document, store, terminal
 
     with terminal.listener(quiet) as listen:
-        made = document.report(run(profile, playbook, asked, listen))
+        made: dict[str, Any] = redaction.document(
+            document.report(run(profile, playbook, asked, listen))
+        )
     try:
         store.save(made)
         output.note(f"report: {store.save_page(made)}")

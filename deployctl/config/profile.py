@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -13,6 +14,7 @@ from deployctl.config.clean import CleanSettings
 from deployctl.config.hooks import NotifySettings
 from deployctl.config.host import HostSettings
 from deployctl.config.inventory import InventorySettings
+from deployctl.config.marks import trusts_remote_code
 from deployctl.config.models import DrafterSettings, ModelSettings
 from deployctl.config.serve import ServeSettings
 from deployctl.config.switch import SwitchSettings
@@ -79,8 +81,24 @@ class Profile(Settings):
             raise misfit(
                 ("switch",), "serve.port is the front's, the slots need ports of their own"
             )
+        self._pinned_where_trusted()
         names = [host.name for host in self.hosts]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise misfit(("hosts",), f"hosts named twice: {', '.join(twice)}")
         return self
+
+    def _pinned_where_trusted(self) -> None:
+        """Code of a model may run that was looked at: a branch is other code tomorrow."""
+        if not trusts_remote_code(self.serve.args):
+            return
+        drafter = self.drafter.model if self.drafter else None
+        for place, source in ((("model",), self.model), (("drafter", "model"), drafter)):
+            if source is None or source.repo is None:
+                continue
+            if not re.fullmatch(r"[0-9a-f]{40}", source.revision or ""):
+                raise misfit(
+                    (*place, "repo" if source.revision is None else "revision"),
+                    "serve.args.trust-remote-code runs code of this repository: pin it with"
+                    " revision: COMMIT (40 digits), or leave trust-remote-code out",
+                )

@@ -7,6 +7,7 @@ from typing import Any
 
 from deployctl.config.document import display, leaves
 from deployctl.config.loader import Loaded
+from deployctl.config.marks import mark
 from deployctl.config.problems import KeyPath, dotted
 from deployctl.config.yamltext import scalar
 
@@ -20,9 +21,13 @@ _ROOT = "/var/lib/deployctl for root, ~/.local/share/deployctl for others"
 def as_yaml(loaded: Loaded, with_origin: bool = False) -> str:
     """The profile with its hosts in place; each value's origin behind it where asked for."""
     lines = []
-    for text, path in _lines(data(loaded), (), ""):
+    plain = data(loaded)
+    for text, path in _lines(plain, (), ""):
         if with_origin and path is not None:
             text = f"{text.ljust(_COMMENT_COLUMN)}  # {loaded.origins[dotted(path)]}"
+        said = "" if path is None else mark(path, _at(plain, path), plain)
+        if said:
+            text = f"{text}{',' if with_origin else '  #'} {said}"
         if path is not None and path[-1] == "root" and text.strip().startswith("root: ''"):
             text = f"{text}{',' if with_origin else '  #'} {_ROOT}"
         lines.append(text)
@@ -68,6 +73,12 @@ def _entry(
     else:
         yield head, None
         yield from _lines(child, path, f"{indent}  ")
+
+
+def _at(value: Any, path: KeyPath) -> Any:
+    for token in path:
+        value = value[token]
+    return value
 
 
 def _is_leaf(value: Any) -> bool:

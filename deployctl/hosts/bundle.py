@@ -15,7 +15,8 @@ PACKAGE = "deployctl_agent"
 # What starts the agent, on any Python there is: it must be able to say "too old" to an old one.
 # It keeps the agent by its hash, asks for the bytes only when they are missing, and hands over
 # requests that arrived meanwhile, so that a first request needs no extra round trip. It begins
-# with an empty line: a login script's greeting may lack its own end.
+# with an empty line: a login script's greeting may lack its own end. What it makes is private (63
+# is 0o077, 448 is 0o700), and a root that somebody else may write to is not used.
 BOOTSTRAP = """\
 import sys,os,json,base64,hashlib
 i=getattr(sys.stdin,"buffer",sys.stdin);o=os.fdopen(os.dup(1),"w");os.dup2(2,1)
@@ -26,7 +27,15 @@ if sys.version_info<(3,9):
     say({"refused":"python","why":sys.version.split()[0]});sys.exit(3)
 h=json.loads(i.readline())
 r=h["root"] or ("/var/lib/deployctl" if os.geteuid()==0 else os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"),"deployctl"))
-r=os.path.abspath(os.path.expanduser(r));d=os.path.join(r,"agent");p=os.path.join(d,h["hash"]+".pyz");b=[]
+r=os.path.abspath(os.path.expanduser(r));d=os.path.join(r,"agent");p=os.path.join(d,h["hash"]+".pyz");b=[];u=os.umask(63)
+def own():
+    s=os.stat(r)
+    if s.st_uid!=os.geteuid():
+        return "%s belongs to user %d, the agent is user %d"%(r,s.st_uid,os.geteuid())
+    if s.st_mode&63:
+        if os.listdir(r) and not os.path.isdir(d):
+            return "%s holds other things, and others may enter it: mode %o"%(r,s.st_mode&4095)
+        os.chmod(r,448)
 def kept():
     try:
         with open(p,"rb") as f:
@@ -34,6 +43,10 @@ def kept():
     except OSError:
         return False
 try:
+    os.makedirs(r,exist_ok=True)
+    w=own()
+    if w:
+        say({"refused":"owner","why":w});sys.exit(4)
     if not kept():
         os.makedirs(d,exist_ok=True);say({"need":h["hash"]})
         while 1:
@@ -54,7 +67,7 @@ except OSError as e:
 sys.path.insert(0,p)
 sys.dont_write_bytecode=True
 from deployctl_agent.main import serve
-serve(i,o,r,h["silence"],b)
+serve(i,o,r,h["silence"],b,u)
 """
 
 

@@ -14,12 +14,20 @@ NOT_FOUND = 127
 
 
 def of_agent(name: str, python: str, word: Mapping[str, Any]) -> HostError:
-    """The agent's own refusal: `python` is too old for it, or its `root` cannot be written."""
+    """The agent's own refusal: `python` is too old for it, its `root` cannot be written, or its
+    `owner` is somebody else."""
     if word["refused"] == "python":
         return NoPython(
             name,
             f"{python} there is {word['why']}, the agent needs 3.9 or newer",
             next=f"install a newer one there and {NAME_IT}",
+        )
+    if word["refused"] == "owner":
+        return HostError(
+            name,
+            "the agent's directory is not deployctl's alone",
+            str(word["why"]),
+            "name one of its own in the host file: root: /path, or run: chown and chmod 700",
         )
     return HostError(
         name,

@@ -1,4 +1,5 @@
-"""Text of others as it may be printed: no character of it moves a cursor, hides or reorders.
+"""Text of others as it may be printed: without secrets of ours, and without a character that moves
+a cursor, hides or reorders.
 
 Escaped, as JSON writes them: C0 and C1 controls (ECMA-48), the characters that change the
 direction of text (Unicode's Bidi_Control) or end a line beside LF, tags and halves of characters.
@@ -7,6 +8,8 @@ direction of text (Unicode's Bidi_Control) or end a line beside LF, tags and hal
 from __future__ import annotations
 
 import re
+
+from deployctl.config import redaction
 
 _UNSAFE = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -20,12 +23,12 @@ _SHORT = {"\n": "\\n", "\r": "\\r"}
 
 def line(text: str) -> str:
     """A text on one line: what it holds of line ends is escaped, too."""
-    return _IN_LINE.sub(_escaped, text)
+    return _IN_LINE.sub(_escaped, redaction.text(text))
 
 
 def block(text: str) -> str:
     """A text of several lines; CR LF and a lone CR (a progress bar's) end one as LF does."""
-    return _IN_BLOCK.sub(_escaped, text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _IN_BLOCK.sub(_escaped, redaction.text(text).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -22,7 +22,10 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
     yield f"{host['host']}  {_headline(host)}"
     yield f"  state     {_state(host)}"
     links = f"current {host['current'] or 'none'}, previous {host['previous'] or 'none'}"
-    yield f"  release   {host['serving'] or 'none'} ({links})"
+    yield f"  release   {host['serving'] or _gone(host)} ({links})"
+    yield from (f"  left      {holder}" for holder in host.get("left") or ())
+    if host.get("left_unknown"):
+        yield f"  left      not known: {host['left_unknown']}"
     if host.get("front"):
         yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
     if host["pid"]:
@@ -41,6 +44,12 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
     for gate, said in host["verdicts"].items():
         of = "" if said["this_process"] or not host["pid"] else ", on an earlier process"
         yield f"  {gate:<9} last verdict {said['verdict']}, measured{of} {when(said['time'])}"
+
+
+def _gone(host: Mapping[str, Any]) -> str:
+    """The release of a server that is gone without having been stopped."""
+    last = host.get("last_serving")
+    return f"none; {last} is {host['state']}" if last else "none"
 
 
 def _listens(front: Mapping[str, Any]) -> str:
@@ -76,7 +85,11 @@ def _state(host: Mapping[str, Any]) -> str:
         return f"{host['state']}{_exit(host)}"
     health = host["health"]
     answer = "unknown" if not health else health["error"] or f"/health {health['status']}"
-    return f"{host['state']}, {answer}"
+    why = host.get("generates_why")
+    life = f"whether it generates is unknown: {why}"
+    if host.get("generates") is not None:
+        life = "it generates" if host["generates"] else f"it does NOT generate: {why}"
+    return f"{host['state']}, {answer}, {life}"
 
 
 def _process(host: Mapping[str, Any]) -> str:

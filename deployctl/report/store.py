@@ -10,6 +10,7 @@ from typing import Any
 
 from platformdirs import user_state_path
 
+from deployctl.config import redaction
 from deployctl.errors import UsageError
 from deployctl.report.document import SCHEMA
 
@@ -23,11 +24,20 @@ def save(document: Mapping[str, Any]) -> Path:
     """Keep a report; the file appears whole or not at all."""
     folder = directory()
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
     path = folder / f"{document['run']}.json"
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(document, indent=2, default=str) + "\n", encoding="utf-8")
+    text = json.dumps(redaction.document(document), indent=2, default=str) + "\n"
+    _write(temporary, text.encode())
     temporary.replace(path)
     return path
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A file that its owner alone reads: a report holds answers and logs."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(data)
 
 
 def save_page(document: Mapping[str, Any]) -> Path:
@@ -38,7 +48,7 @@ def save_page(document: Mapping[str, Any]) -> Path:
     earlier = [one for one in history(str(document["profile"])) if one["run"] < document["run"]]
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     # An answer may hold half a character, which no encoding has.
-    temporary.write_bytes(page(document, earlier).encode("utf-8", "xmlcharrefreplace"))
+    _write(temporary, page(document, earlier).encode("utf-8", "xmlcharrefreplace"))
     temporary.replace(path)
     return path
 

@@ -69,7 +69,21 @@ def _detail(step: Mapping[str, Any]) -> str:
 def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A plan in lines: each step, what it would change and why."""
     yield from unreached.each(document, _planned)
+    yield from _exposed(document.get("exposure") or {})
     yield _plan_end(document)
+
+
+def _exposed(exposure: Mapping[str, Any]) -> Iterator[str]:
+    """What would run and what would leave this machine, by the profile's choice."""
+    if exposure.get("programs"):
+        yield "programs that would run"
+    for one in exposure.get("programs", ()):
+        yield f"  {one['where']}: {one['what']} ({one['named_by']})"
+    if exposure.get("variables"):
+        yield "variables that would leave this environment"
+    for one in exposure.get("variables", ()):
+        yield f"  {one['name']} -> {one['to']} ({one['named_by']})"
+    yield from (f"warning: {said}" for said in exposure.get("warnings", ()))
 
 
 def _planned(host: Mapping[str, Any]) -> Iterator[str]:

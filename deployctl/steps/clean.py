@@ -100,7 +100,7 @@ class CleanStep(Step):
     def _stop_unit(self, context: Context, evidence: Evidence) -> None:
         context.progress("stop", f"unit {context.wanted.profile.name}")
         done = stopping.stop_unit(context.session, context.wanted.profile)
-        evidence[stopping.REQUESTS] = done[stopping.REQUESTS]
+        evidence[stopping.REQUESTS] = done["requests"]
         for pid in done["gone"]:
             fate = "killed" if pid in done["killed"] else "ended"
             evidence["stopped"].append({"pid": pid, "fate": fate, "why": "the unit"})

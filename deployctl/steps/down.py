@@ -58,7 +58,7 @@ class DownStep(Step):
     def apply(self, context: Context, plan: Plan) -> None:
         profile = context.wanted.profile
         stopped = stop_unit(context.session, profile)
-        context.evidence[self.name] = {REQUESTS: stopped[REQUESTS]}
+        context.evidence[self.name] = {REQUESTS: stopped["requests"]}
         for name in _names(context)[1:]:
             context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
         for name in _plain(context.wanted, context.answers):

@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.config.base import Settings
 from deployctl.errors import StagingFailed
-from deployctl.hosts.stream import upload
+from deployctl.hosts.upload import upload
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     MODELS,

@@ -89,7 +89,7 @@ class LaunchStep(Step):
         drafts = sources.source(wanted, "drafter") is not None
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
-            context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted.profile)[REQUESTS]}
+            context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted.profile)["requests"]}
         context.progress("start", " ".join(launch["argv"]))
         session.call(
             "units.start",

@@ -19,6 +19,7 @@ from deployctl.steps.interface import (
     Step,
 )
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers import life
 from deployctl.steps.servers.process import strangers, was_proven
 from deployctl.steps.servers.readiness import Readiness
 from deployctl.steps.servers.stopping import reachable
@@ -43,6 +44,7 @@ class ReadyStep(Step):
             Question("unit", "units.state", {"name": wanted.profile.name}),
             Question("port", "network.listener", {"port": serve.port}),
             Question("health", "network.http", {"method": "GET", "url": url}),
+            *life.questions(wanted.profile),
         ]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -60,6 +62,9 @@ class ReadyStep(Step):
         if wanted.profile.model.served_name not in names and not guarded:
             said = names or health["error"] or f"HTTP {health['status']}"
             return Plan("check", reason=f"/v1/models says {said}")
+        generates, why = life.generates(answers)
+        if generates is False:
+            return Plan("check", reason=f"it does not generate: {why}")
         evidence = {name: unit[name] for name in ("pid", "start", "started", "release", "restarts")}
         return Plan("unchanged", evidence=evidence)
 

@@ -113,7 +113,7 @@ class TestNoise:
     def test_a_stream_of_noise_is_given_up(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("deployctl.hosts.session.LONGEST_LINE", 100_000)
+        monkeypatch.setattr("deployctl.hosts.link.LONGEST_LINE", 100_000)
         refusal("exec cat /dev/zero", tmp_path)
 
 

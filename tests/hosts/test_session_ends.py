@@ -13,6 +13,7 @@ import pytest
 
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts.interface import Ending
+from deployctl.hosts.link import Link
 from deployctl.hosts.local import LocalChannel
 from deployctl.hosts.session import Limits, Session
 from tests.hosts.lab import processes
@@ -104,10 +105,14 @@ class TestEnds:
         with pytest.raises(RemoteError, match="given up"):
             waiting.result()
 
-    def test_a_machine_that_stood_still_asks_before_it_gives_up(self, tmp_path: Path) -> None:
-        host = StandInHost('exec "$@"')
-        with Overslept(host, root=str(tmp_path), limits=QUICK) as here:
-            wait_for("the sleep", lambda: hasattr(here, "woken") and here.woken.is_set())
+    def test_a_machine_that_stood_still_asks_before_it_gives_up(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("deployctl.hosts.session.Link", Overslept)
+        with start('exec "$@"', tmp_path, limits=QUICK) as here:
+            link = here._link
+            assert isinstance(link, Overslept)
+            wait_for("the sleep", lambda: hasattr(link, "woken") and link.woken.is_set())
             time.sleep(QUICK.ping * 3)
             assert here.call("network.listener", port=1)["listening"] is False
 
@@ -145,8 +150,8 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-class Overslept(Session):
-    """A session on a machine that stands still, once, for longer than the host may be silent."""
+class Overslept(Link):
+    """A link on a machine that stands still, once, for longer than the host may be silent."""
 
     def _watch(self) -> None:
         self.woken = threading.Event()

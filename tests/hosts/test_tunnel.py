@@ -95,7 +95,7 @@ def test_a_client_that_leaves_ends_the_relay(
     ):
         next(answer.iter_raw())
     # Leaving the tunnel waited for its relay, and the agent has none running either.
-    assert session._pending == {}
+    assert session._link._requests == {}
 
 
 def test_the_end_of_the_session_ends_open_connections(server: int, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts.session import Session
-from deployctl.hosts.stream import AHEAD, Stream, upload
+from deployctl.hosts.stream import AHEAD, Stream
+from deployctl.hosts.upload import upload
 from tests.hosts.builds.waiting import until
 from tests.hosts.lab.stand_in import QUICK, start
 
@@ -67,14 +68,14 @@ class TestUpload:
         source = tmp_path / "source"
         source.write_bytes(bytes(20_000_000))
         sent = 0
-        send = watched._send
+        send = watched._link.send
 
         def count(message: dict[str, object]) -> None:
             nonlocal sent
             sent += len(str(message.get("data", "")))
             send(message)
 
-        watched._send = count  # type: ignore[method-assign,assignment]
+        watched._link.send = count  # type: ignore[method-assign,assignment]
         os.kill(watched.agent["pid"], signal.SIGSTOP)
         with pytest.raises(ConnectionLost):
             upload(watched, source, "@/copy")

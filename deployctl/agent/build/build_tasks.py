@@ -12,6 +12,7 @@ from typing import Callable, Dict, Optional, Sequence
 
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
+from ..core.regular_files import open_regular
 from . import checkouts, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
@@ -52,9 +53,9 @@ def provide(environment: str, distribution: str, local: str) -> int:
     metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
     files = {"METADATA": metadata, "INSTALLER": INSTALLER + "\n"}
     for name, text in files.items():
-        write_text(os.path.join(site, info, name), text)
+        write_text(os.path.join(site, info, name), text, 0o644)
     lines = [f"{info}/{name},,{len(text)}\n" for name, text in files.items()]
-    write_text(os.path.join(site, info, "RECORD"), "".join(lines) + f"{info}/RECORD,,\n")
+    write_text(os.path.join(site, info, "RECORD"), "".join(lines) + f"{info}/RECORD,,\n", 0o644)
     print(f"vllm {version} is provided by {distribution}")
     return 0
 
@@ -81,7 +82,7 @@ def link(base: str, environment: str) -> int:
         path = os.path.join(environment, "bin", name)
         if os.path.islink(path) or not os.path.isfile(path):
             continue
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             data = file.read()
         if b"\0" in data or base.encode() not in data:
             continue

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import csv
 import glob
-import hashlib
 import io
 import os
-from typing import Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
+from ..core.regular_files import digest, open_regular
 
 
 def site_packages(environment: str) -> str:
@@ -39,15 +39,16 @@ def refresh(site: str, info: str, paths: Iterable[str]) -> bool:
         return False
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows.values())
-    write_text(name, text.getvalue())
+    write_text(name, text.getvalue(), 0o644)
     return True
 
 
 def read(name: str) -> Dict[str, List[str]]:
     """A RECORD's rows by path; empty where there is none."""
     try:
-        with open(name, encoding="utf-8", newline="") as file:
-            return {row[0]: row for row in csv.reader(file) if row}
+        with open_regular(name) as file:
+            lines = io.TextIOWrapper(file, "utf-8", newline="")
+            return {row[0]: row for row in csv.reader(lines) if row}
     except FileNotFoundError:
         return {}
 
@@ -55,8 +56,11 @@ def read(name: str) -> Dict[str, List[str]]:
 def sha256(path: str) -> Optional[str]:
     """A file's hash as RECORD writes it; None where there is no file."""
     try:
-        with open(path, "rb") as file:
-            digest = hashlib.sha256(file.read()).digest()
+        return record_hash(digest(path))
     except FileNotFoundError:
         return None
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def record_hash(found: Any) -> str:
+    """A hash object's value as RECORD writes it."""
+    return base64.urlsafe_b64encode(found.digest()).rstrip(b"=").decode()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import glob
-import hashlib
 import json
 import os
 import re
@@ -14,8 +12,9 @@ from typing import Any, Dict, List, Optional
 
 from ..core import programs
 from ..core.interface import AgentError, Call
+from ..core.regular_files import digest, open_regular
 from ..processes.processes import command, describe_process, everyone
-from .dist_records import site_packages
+from .dist_records import record_hash, site_packages
 
 SHOWN = 10
 
@@ -79,7 +78,8 @@ def complete(
     problems: List[str] = []
     entries = 0
     for found in distributions:
-        count, wrong = _check_record(site, found.pop("record"), deep)
+        call.step()
+        count, wrong = _check_record(call, site, found.pop("record"), deep)
         entries += count
         found["problems"] = len(wrong)
         problems += [f"{found['name']}: {text}" for text in wrong]
@@ -178,7 +178,9 @@ def _distribution(path: str, package: str) -> Dict[str, Any]:
     }
 
 
-def _check_record(site: str, rows: List[List[str]], deep: bool) -> "tuple[int, List[str]]":
+def _check_record(
+    call: Call, site: str, rows: List[List[str]], deep: bool
+) -> "tuple[int, List[str]]":
     if not rows:
         return 0, ["no RECORD"]
     wrong = []
@@ -195,23 +197,19 @@ def _check_record(site: str, rows: List[List[str]], deep: bool) -> "tuple[int, L
             wrong.append(f"{row[0]} is missing")
         elif row[2] and size != int(row[2]):
             wrong.append(f"{row[0]} has {size} bytes, recorded are {row[2]}")
-        elif deep and row[1] and not _has_hash(path, row[1]):
+        elif deep and row[1] and not _has_hash(call, path, row[1]):
             wrong.append(f"{row[0]} has another hash than recorded")
     return len(rows), wrong
 
 
-def _has_hash(path: str, recorded: str) -> bool:
+def _has_hash(call: Call, path: str, recorded: str) -> bool:
     algorithm, value = recorded.split("=", 1)
-    digest = hashlib.new(algorithm)
-    with open(path, "rb") as file:
-        for piece in iter(lambda: file.read(1 << 20), b""):
-            digest.update(piece)
-    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode() == value
+    return record_hash(digest(path, algorithm, call.step)) == value
 
 
 def _text(path: str) -> Optional[str]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        with open_regular(path) as file:
+            return file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return None

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from ..core import programs
 from ..core.interface import AgentError, Call
+from ..core.regular_files import digest, open_regular
 from . import checkouts
 from .git import Git, without_credentials
 
@@ -95,11 +96,8 @@ def _wheel(call: Call, wheel: str) -> Dict[str, Any]:
     path = call.path(wheel)
     if not os.path.isfile(path):
         raise AgentError("no-file", f"there is no wheel {path}")
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for piece in iter(lambda: file.read(1 << 20), b""):
-            digest.update(piece)
-    return dict(answer, identity=f"{os.path.basename(path)}:{digest.hexdigest()}")
+    found = digest(path, step=call.step).hexdigest()
+    return dict(answer, identity=f"{os.path.basename(path)}:{found}")
 
 
 def source_facts(call: Call, repository: str, commit: str) -> Dict[str, Any]:
@@ -156,7 +154,7 @@ def same_tree(call: Call, repository: str, commit: str, site_packages: str) -> D
 def _blob(path: str) -> Optional[str]:
     """A file's name as a git object."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             data = file.read()
     except OSError:
         return None

@@ -6,7 +6,6 @@ Beside the wheel lies `wheel.json`; it is written last, so that a folder without
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from typing import Any, Dict, List
 
 from ..core.atomic_files import read_json, write_json
 from ..core.interface import Call
+from ..core.regular_files import digest
 
 WHEELS = "@/wheels"
 RECORD = "wheel.json"
@@ -34,7 +34,7 @@ def keep(folder: str, target: str, record: str) -> int:
     content = dict(json.loads(record))
     content.update(
         wheel=os.path.basename(wheel),
-        sha256=_digest(wheel),
+        sha256=digest(wheel).hexdigest(),
         size=os.path.getsize(wheel),
         built=time.time(),
     )
@@ -85,11 +85,3 @@ def prune_wheels(call: Call, limit: int, keep: List[str]) -> Dict[str, Any]:
         shutil.rmtree(folder)
         removed.append(record["key"])
     return {"removed": removed, "size": size}
-
-
-def _digest(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for piece in iter(lambda: file.read(1 << 20), b""):
-            digest.update(piece)
-    return digest.hexdigest()

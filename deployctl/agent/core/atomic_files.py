@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from typing import Any, Dict, Optional
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Dict, Iterator, Optional
+
+from .regular_files import read_bytes
+
+LIMIT = 64 << 20
+"""Bytes of a JSON file that is read."""
 
 
 def boot_id() -> str:
@@ -14,31 +20,59 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file; None where there is none."""
+def parse_object(data: bytes) -> Dict[str, Any]:
+    """The JSON object in these bytes; raises ValueError for anything else, however deep."""
     try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        found = json.loads(data.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")
+    return found
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The object in a file; None where there is none. Raises ValueError for a damaged one."""
+    try:
+        return parse_object(read_bytes(path, LIMIT))
     except FileNotFoundError:
         return None
-    return found if isinstance(found, dict) else None
 
 
-def write_json(path: str, value: Dict[str, Any], mode: int = 0o644) -> None:
+def write_json(path: str, value: Dict[str, Any], mode: int = 0o600) -> None:
     """Replace a file by a JSON object, in one step."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True), mode)
 
 
-def write_text(path: str, text: str, mode: int = 0o644) -> None:
-    """Replace a file in one step, so that a reader sees the old or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
+def write_text(path: str, text: str, mode: int = 0o600) -> None:
+    """Replace a file in one step."""
+    with replacing(path, mode) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+
+
+@contextmanager
+def replacing(path: str, mode: int, prefix: str = ".new-") -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` once the body is through: a reader sees the
+    old or the new one, never a part."""
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=prefix)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
+        with os.fdopen(handle, "w+b") as file:
+            yield file
             file.flush()
             os.fchmod(handle, mode)
             os.fsync(handle)
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        with suppress(FileNotFoundError):
+            os.unlink(name)
         raise
+
+
+def relink(target: str, path: str) -> None:
+    """Make or replace a symbolic link, in one step."""
+    temporary = "%s.%d.link" % (path, os.getpid())
+    # An agent that died here may have had our number.
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)

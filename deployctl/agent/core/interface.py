@@ -6,6 +6,7 @@ import glob
 import os
 import queue
 import threading
+import time
 from typing import Any, Callable, Dict, Optional
 
 PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -15,6 +16,15 @@ AUTHORITIES = (
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 )
+
+
+BEAT = 5.0
+"""Seconds after which an operation that works on says so."""
+
+
+PRIVATE = 0o077
+"""The umask of everything that deployctl keeps."""
+USUAL_UMASK = 0o022
 
 
 class AgentError(Exception):
@@ -29,15 +39,33 @@ class AgentError(Exception):
 class Call:
     """One running operation: its way to report progress, to be cancelled and to be fed.
 
-    `root` is the directory of everything deployctl keeps on this host. `inbox` holds what was fed,
+    `root` is the directory of everything deployctl keeps on this host; `umask` is for programs
+    that are not ours, whose files others may be meant to read. `inbox` holds what was fed,
     and None once it is cancelled.
     """
 
-    def __init__(self, root: str, emit: Callable[[Dict[str, Any]], None]) -> None:
+    def __init__(
+        self, root: str, emit: Callable[[Dict[str, Any]], None], umask: int = USUAL_UMASK
+    ) -> None:
         self.root = root
+        self.umask = umask
         self.emit = emit
         self.cancelled = threading.Event()
         self.inbox: "queue.Queue[Any]" = queue.Queue()
+        self._beat = time.monotonic()
+
+    def beat(self) -> None:
+        """Say that the operation still works, where that is due."""
+        if time.monotonic() - self._beat >= BEAT:
+            self._beat = time.monotonic()
+            self.emit({})
+
+    def step(self) -> None:
+        """One step of long work is done: says so where it is due, and ends with `cancelled` where
+        nobody waits for it any more."""
+        if self.cancelled.is_set():
+            raise AgentError("cancelled", "it was given up")
+        self.beat()
 
     def path(self, name: str) -> str:
         """An absolute path: `@/x` is x under the root, `~` the user's home, else as it is."""

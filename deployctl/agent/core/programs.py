@@ -52,6 +52,7 @@ def ask(
             stderr=err,
             env=call.environment(env),
             start_new_session=True,
+            umask=call.umask,
         )
         try:
             status: Optional[int] = child.wait(timeout)

@@ -155,8 +155,8 @@ def settle(call: Call, uuids: List[str], below: int, limit: float, still: float)
                 "course": course,
                 "unknown": now["unknown"],
             }
-        if call.cancelled.wait(0.1):
-            raise AgentError("cancelled", "no longer waited for")
+        call.cancelled.wait(0.1)
+        call.step()
 
 
 def _fell(before: Optional[int], after: Optional[int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import queue
 import re
 import select
 import socket
@@ -14,7 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Dict, List, Optional, Set, Tuple
 from urllib.parse import urlsplit
 
-from ..core.interface import AgentError, Call
+from ..core.interface import BEAT, AgentError, Call
 from ..processes.processes import describe_process, everyone
 
 LISTEN = "0A"
@@ -209,7 +210,7 @@ class _Relay:
         open_ends = 2
         try:
             while open_ends:
-                item = self._call.inbox.get()
+                item = self._next()
                 if item is None:
                     break
                 if "data" in item:
@@ -232,6 +233,13 @@ class _Relay:
             self._moved.notify_all()
         reader.join()
         return {"sent": sent, "received": self._received}
+
+    def _next(self) -> Any:
+        while True:
+            try:
+                return self._call.inbox.get(timeout=BEAT)
+            except queue.Empty:
+                self._call.beat()
 
     def _send(self, data: bytes) -> None:
         """All of it, as the server takes it; one that takes nothing is given up with the call."""

@@ -8,13 +8,13 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
 import time
 from typing import Any, BinaryIO, Callable, Dict, Iterator, Optional
 
+from ..core.atomic_files import replacing
 from ..core.interface import AgentError, Call
+from ..core.regular_files import NotRegular, digest, open_regular
 
-CHUNK = 1 << 20
 ASIDE = ".removing."
 """Begins the name of what is being removed; an agent that died over it leaves it behind."""
 WRITING = ".writing."
@@ -38,15 +38,13 @@ def read(call: Call, path: str, limit: int = 1 << 20) -> Dict[str, Any]:
         "link": os.readlink(name) if os.path.islink(name) else None,
     }
     try:
-        # Opening a FIFO would wait for its writer.
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_regular(name)
     except (FileNotFoundError, NotADirectoryError):
         return answer
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise AgentError("not-a-file", f"{name} is not a regular file")
-    with os.fdopen(descriptor, "rb") as file:
+    except NotRegular as error:
+        raise AgentError("not-a-file", str(error)) from error
+    with file:
+        status = os.fstat(file.fileno())
         data = file.read(limit + 1)
     if len(data) > limit:
         raise AgentError("too-big", f"{name} has {status.st_size} bytes, more than {limit}")
@@ -72,7 +70,7 @@ def write(
 ) -> Dict[str, Any]:
     """Replace a file as a whole, or leave it as it was. Directories above it are made. A
     symbolic link is replaced, what it points at stays. Without `mode` that of the file before is
-    kept, and a new one gets 0644. Gives `sha256`, `size` and `mode`."""
+    kept, and a new one gets 0600. Gives `sha256`, `size` and `mode`."""
     if (text is None) == (base64 is None):
         raise AgentError("bad-arguments", "give text or base64, one of them")
     data = text.encode("utf-8") if text is not None else _decode(base64)
@@ -84,18 +82,18 @@ def put(call: Call, path: str, size: int, sha256: str, mode: Optional[int] = Non
     after each. Nothing is replaced unless the digest is `sha256`; error `damaged` otherwise."""
 
     def receive(file: BinaryIO) -> None:
-        digest = hashlib.sha256()
+        whole = hashlib.sha256()
         taken = 0
         while taken < size:
             chunk = call.inbox.get()
             if chunk is None:
                 raise AgentError("cancelled", f"{path}: the upload was given up")
             data = _decode(chunk)
-            digest.update(data)
+            whole.update(data)
             file.write(data)
             taken += len(data)
             call.emit({"taken": taken})
-        if taken != size or digest.hexdigest() != sha256:
+        if taken != size or whole.hexdigest() != sha256:
             raise AgentError("damaged", f"{path}: what arrived differs from what was sent")
 
     return _replace(call.path(path), mode, receive)
@@ -139,13 +137,12 @@ def tree_digest(call: Call, path: str) -> Dict[str, Any]:
     whole = hashlib.sha256()
     files = total = 0
     for name in _walk(top):
-        if call.cancelled.is_set():
-            raise AgentError("cancelled", f"{top}: the digest was given up")
+        call.step()
         status = os.lstat(name)
         kind = _kind(status.st_mode)
         content = ""
         if kind == "file":
-            content = _digest(name)
+            content = digest(name, step=call.step).hexdigest()
             files += 1
             total += status.st_size
         elif kind == "link":
@@ -201,7 +198,7 @@ def disk(call: Call, path: str) -> Dict[str, Any]:
 
 def _replace(name: str, mode: Optional[int], fill: Callable[[BinaryIO], Any]) -> Dict[str, Any]:
     directory = os.path.dirname(name)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
     try:
         before: Optional[os.stat_result] = os.stat(name)
     except FileNotFoundError:
@@ -209,27 +206,18 @@ def _replace(name: str, mode: Optional[int], fill: Callable[[BinaryIO], Any]) ->
     if before is not None and stat.S_ISDIR(before.st_mode):
         raise AgentError("not-a-file", f"{name} is a directory")
     if mode is None:
-        mode = stat.S_IMODE(before.st_mode) if before is not None else 0o644
+        mode = stat.S_IMODE(before.st_mode) if before is not None else 0o600
     _sweep(directory)
-    descriptor, temporary = tempfile.mkstemp(prefix=WRITING, dir=directory)
-    try:
+    with replacing(name, mode, WRITING) as file:
         # Held for as long as it is written: a lock tells it from what a dead agent left.
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with os.fdopen(descriptor, "w+b") as file:
-            if before is not None and os.geteuid() == 0:
-                os.fchown(descriptor, before.st_uid, before.st_gid)
-            os.fchmod(descriptor, mode)
-            fill(file)
-            file.flush()
-            os.fsync(descriptor)
-            os.replace(temporary, name)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if before is not None and os.geteuid() == 0:
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
+        fill(file)
     _sync_directory(directory)
     return {
         "path": name,
-        "sha256": _digest(name),
+        "sha256": digest(name).hexdigest(),
         "size": os.stat(name).st_size,
         "mode": mode,
     }
@@ -241,7 +229,7 @@ def _sweep(directory: str) -> None:
         if not entry.name.startswith(WRITING):
             continue
         try:
-            with open(entry.path, "rb") as file:
+            with open_regular(entry.path) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if time.time() - os.fstat(file.fileno()).st_mtime > STALE:
                     os.unlink(entry.path)
@@ -255,16 +243,6 @@ def _sync_directory(directory: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _digest(name: str) -> str:
-    digest = hashlib.sha256()
-    with open(name, "rb") as file:
-        while True:
-            data = file.read(CHUNK)
-            if not data:
-                return digest.hexdigest()
-            digest.update(data)
 
 
 def _walk(top: str) -> Iterator[str]:

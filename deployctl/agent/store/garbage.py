@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core.atomic_files import read_json
 from ..core.interface import AgentError, Call
 from ..supervision import jobs, units
 from .files import ASIDE
@@ -31,7 +31,7 @@ def inventory(call: Call) -> Dict[str, Any]:
         found["profiles"][name] = _profile(call, name, seen)
     for kind in KINDS:
         found[kind] = {
-            entry: {"bytes": _bytes(path, seen)}
+            entry: {"bytes": _bytes(call, path, seen)}
             for entry, path in _entries(os.path.join(call.root, kind))
         }
     for name in found["jobs"]:
@@ -53,16 +53,16 @@ def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
         "previous": _target(os.path.join(home, "previous")),
         "running": unit["release"] if alive else None,
         "releases": {
-            release: _release(path, seen)
+            release: _release(call, path, seen)
             for release, path in _entries(os.path.join(home, "releases"))
         },
     }
 
 
-def _release(path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+def _release(call: Call, path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
     if os.path.basename(path).startswith(ASIDE):
         nothing = {"sealed": None, "prepared": None, "environment": None}
-        return dict(nothing, models=[], mentions=[], bytes=_bytes(path, seen))
+        return dict(nothing, models=[], mentions=[], bytes=_bytes(call, path, seen))
     environment = _target(os.path.join(path, "environment"))
     seal = os.path.join(path, "environment", "seal.json")
     # One that runs and was never sealed has its model in its launch line alone.
@@ -79,7 +79,7 @@ def _release(path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
         "environment": environment,
         "models": sorted(_models(path)),
         "mentions": sorted({text for note in notes for text in _mentions(_json(note))}),
-        "bytes": _bytes(path, seen),
+        "bytes": _bytes(call, path, seen),
     }
 
 
@@ -91,8 +91,7 @@ def _json(path: str) -> Any:
     if not os.path.exists(path):
         return None
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return read_json(path)
     except ValueError as error:
         said = "%s is damaged: what it refers to is not known: %s; deployctl up writes it anew"
         raise AgentError("damaged", said % (path, error)) from error
@@ -125,9 +124,10 @@ def _entries(folder: str) -> List[Any]:
     return sorted((e.name, e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False))
 
 
-def _bytes(path: str, seen: Dict[Inode, bool]) -> int:
+def _bytes(call: Call, path: str, seen: Dict[Inode, bool]) -> int:
     total = 0
     for folder, _, names in os.walk(path):
+        call.step()
         for name in names:
             try:
                 status = os.lstat(os.path.join(folder, name))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import struct
 from typing import Any, Dict, List, Optional
 
+from ..core.atomic_files import parse_object, relink, replacing
 from ..core.interface import AgentError, Call
+from ..core.regular_files import NotRegular, TooBig, digest, open_regular, read_bytes
 
 CONFIG_LIMIT = 1 << 20
 HEADER_LIMIT = 32 << 20
@@ -55,18 +56,14 @@ def survey(call: Call, path: str, tensors: bool = False) -> Dict[str, Any]:
 def checksums(call: Call, path: str, names: List[str]) -> Dict[str, Optional[str]]:
     """The SHA-256 of files in a model's folder by name; None where one cannot be read."""
     place = call.path(path)
-    return {name: _sha256(os.path.join(place, name)) for name in names}
+    return {name: _sha256(call, os.path.join(place, name)) for name in names}
 
 
-def _sha256(path: str) -> Optional[str]:
-    digest = hashlib.sha256()
+def _sha256(call: Call, path: str) -> Optional[str]:
     try:
-        with open(path, "rb") as file:
-            for piece in iter(lambda: file.read(1 << 20), b""):
-                digest.update(piece)
+        return str(digest(path, step=call.step).hexdigest())
     except OSError:
         return None
-    return digest.hexdigest()
 
 
 def _files(place: str) -> List[str]:
@@ -87,9 +84,9 @@ def _inspect(
     end (safetensors README).
     """
     try:
-        with open(full, "rb") as file:
+        with open_regular(full) as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            header = _object(file.read(min(length, HEADER_LIMIT)))
+            header = parse_object(file.read(min(length, HEADER_LIMIT)))
         header.pop("__metadata__", None)
         end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
         shapes.update({key: entry["shape"] for key, entry in header.items()})
@@ -100,23 +97,15 @@ def _inspect(
         damaged[name] = "%d bytes, its header promises %d" % (size, 8 + length + end)
 
 
-def _object(data: bytes) -> Dict[str, Any]:
-    """A JSON object; ValueError for anything else, and for one that was cut off at its limit."""
-    found = json.loads(data)
-    if not isinstance(found, dict):
-        raise ValueError("no JSON object")
-    return found
-
-
 def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
     """Shards that an index names and that are not there."""
     try:
-        with open(os.path.join(place, "model.safetensors.index.json"), "rb") as file:
-            index = _object(file.read(HEADER_LIMIT))
+        path = os.path.join(place, "model.safetensors.index.json")
+        index = parse_object(read_bytes(path, HEADER_LIMIT))
         named = {str(name) for name in index["weight_map"].values()}
     except FileNotFoundError:
         return {}
-    except MALFORMED as error:
+    except (OSError, *MALFORMED) as error:
         return {"model.safetensors.index.json": "cannot be read: %s" % error}
     return dict.fromkeys(sorted(named - set(files)), "named by the index, not there")
 
@@ -124,8 +113,7 @@ def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
 def _mask_tokens(path: str) -> Optional[List[int]]:
     """`added_tokens_decoder` of a tokenizer_config.json maps ids to tokens (transformers)."""
     try:
-        with open(path, "rb") as file:
-            tokens = _object(file.read(HEADER_LIMIT))["added_tokens_decoder"]
+        tokens = parse_object(read_bytes(path, HEADER_LIMIT))["added_tokens_decoder"]
         return sorted(int(i) for i, t in tokens.items() if MASK.match(t["content"]))
     except (OSError, *MALFORMED):
         return None
@@ -134,13 +122,13 @@ def _mask_tokens(path: str) -> Optional[List[int]]:
 def read_config(path: str) -> Optional[Dict[str, Any]]:
     """A config.json as text, digest, mode and link; None where there is none."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(CONFIG_LIMIT + 1)
-            mode = os.fstat(file.fileno()).st_mode & 0o7777
+        data = read_bytes(path, CONFIG_LIMIT)
     except FileNotFoundError:
         return None
-    if len(data) > CONFIG_LIMIT:
-        raise AgentError("too-big", "%s has more than %d bytes" % (path, CONFIG_LIMIT))
+    except (NotRegular, TooBig) as error:
+        kind = "too-big" if isinstance(error, TooBig) else "not-a-file"
+        raise AgentError(kind, str(error)) from error
+    mode = os.stat(path).st_mode & 0o7777
     link = os.readlink(path) if os.path.islink(path) else None
     return dict(config_of(data), mode=mode, link=link)
 
@@ -165,7 +153,7 @@ def view(call: Call, source: str, path: str) -> Dict[str, Any]:
     names = _files(origin)
     if "config.json" not in names:
         raise AgentError("no-config", "%s has no config.json" % origin)
-    os.makedirs(place, mode=0o755, exist_ok=True)
+    os.makedirs(place, mode=0o700, exist_ok=True)
     for name in _files(place):
         if name not in names:
             os.unlink(os.path.join(place, name))
@@ -177,28 +165,17 @@ def view(call: Call, source: str, path: str) -> Dict[str, Any]:
 
 
 def _link(target: str, path: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     if os.path.islink(path) and os.readlink(path) == target:
         return
-    temporary = path + ".link"
-    if os.path.lexists(temporary):
-        os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.replace(temporary, path)
+    relink(target, path)
 
 
 def _own_config(origin: str, path: str) -> None:
     if os.path.exists(path) and not os.path.islink(path):
         return
-    with open(origin, "rb") as file:
-        data = file.read()
-    temporary = path + ".new"
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    with replacing(path, 0o600) as file:
+        file.write(read_bytes(origin, CONFIG_LIMIT))
 
 
 def _described(place: str) -> Dict[str, Any]:

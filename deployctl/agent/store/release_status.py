@@ -11,8 +11,9 @@ import os
 import shutil
 from typing import Any, Dict
 
-from ..core.atomic_files import read_json, write_json
+from ..core.atomic_files import read_json, replacing, write_json
 from ..core.interface import AgentError, Call
+from ..core.regular_files import open_regular, read_piece
 from ..supervision.unit_files import Unit
 
 PREPARED = "prepared.json"
@@ -71,23 +72,18 @@ def keep_log(call: Call, profile: str, release: str) -> Dict[str, Any]:
     spec = Unit(call, profile).spec()
     if spec is None or spec["release"] != release or not os.path.exists(spec["log"]):
         return {"kept": False}
-    path = os.path.join(folder, LOG)
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    shutil.copyfile(spec["log"], temporary)
-    os.replace(temporary, path)
+    with open_regular(spec["log"]) as log, replacing(os.path.join(folder, LOG), 0o600) as kept:
+        shutil.copyfileobj(log, kept)
     return {"kept": True}
 
 
 def log(call: Call, profile: str, release: str, limit: int = 262144) -> Dict[str, Any]:
     """The end of a release's kept log, at most `limit` bytes; `text` is None where none is kept."""
-    try:
-        file = open(os.path.join(_folder(call, profile, release), LOG), "rb")
-    except FileNotFoundError:
+    path = os.path.join(_folder(call, profile, release), LOG)
+    if not os.path.exists(path):
         return {"text": None, "size": 0}
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - limit))
-        return {"text": file.read(limit).decode("utf-8", "replace"), "size": size}
+    found = read_piece(path, -limit, limit)
+    return {"text": found.data.decode("utf-8", "replace"), "size": found.size}
 
 
 OPERATIONS = (write, failed, rehearsed, keep_log, log)

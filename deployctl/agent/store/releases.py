@@ -13,8 +13,9 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..core.atomic_files import read_json, write_text
+from ..core.atomic_files import parse_object, read_json, relink, write_text
 from ..core.interface import AgentError, Call
+from ..core.regular_files import open_regular
 
 LEDGER_TAIL = 50
 BROKEN = "broken.json"
@@ -53,16 +54,7 @@ def _point(home: str, name: str, release: Optional[str]) -> None:
         if os.path.lexists(path):
             os.unlink(path)
         return
-    _relink(os.path.join("releases", release), path)
-
-
-def _relink(target: str, path: str) -> None:
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    # An agent that died here may have had our number.
-    if os.path.lexists(temporary):
-        os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.replace(temporary, path)
+    relink(os.path.join("releases", release), path)
 
 
 def _folders(path: str) -> List[str]:
@@ -76,7 +68,7 @@ def _folders(path: str) -> List[str]:
 
 def _ledger(home: str, last: int) -> List[Dict[str, Any]]:
     try:
-        with open(os.path.join(home, "ledger.jsonl"), "rb") as file:
+        with open_regular(os.path.join(home, "ledger.jsonl")) as file:
             lines = [line for line in file.read().split(b"\n") if line]
     except FileNotFoundError:
         return []
@@ -86,11 +78,9 @@ def _ledger(home: str, last: int) -> List[Dict[str, Any]]:
 def _entry(line: bytes) -> Dict[str, Any]:
     """An entry from its line. A line that is none is told as damaged and hides no other."""
     try:
-        entry = json.loads(line.decode("utf-8"))
+        return parse_object(line)
     except ValueError:
-        entry = None
-    if isinstance(entry, dict):
-        return entry
+        pass
     return {"kind": "damaged", "line": line[:200].decode("utf-8", "backslashreplace")}
 
 
@@ -129,7 +119,7 @@ def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) ->
     """
     home = _home(call, profile)
     os.makedirs(home, exist_ok=True)
-    fd = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -154,10 +144,9 @@ def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) ->
 
 def _named(text: str) -> Dict[str, Any]:
     try:
-        named = json.loads(text)
+        return parse_object(text.encode())
     except ValueError:
-        named = None
-    return named if isinstance(named, dict) else {"run": "unknown"}
+        return {"run": "unknown"}
 
 
 def prepare(call: Call, profile: str, release: str, environment: str) -> Dict[str, Any]:
@@ -167,7 +156,7 @@ def prepare(call: Call, profile: str, release: str, environment: str) -> Dict[st
     link = os.path.join(directory, "environment")
     wanted = os.path.relpath(os.path.join(call.root, "environments", environment), directory)
     if not os.path.islink(link) or os.readlink(link) != wanted:
-        _relink(wanted, link)
+        relink(wanted, link)
     return {"directory": directory}
 
 
@@ -243,7 +232,7 @@ def record(call: Call, profile: str, entry: Dict[str, Any]) -> Dict[str, Any]:
     os.makedirs(home, exist_ok=True)
     now = time.time()
     line = json.dumps(dict(entry, time=now), sort_keys=True) + "\n"
-    fd = os.open(os.path.join(home, "ledger.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    fd = os.open(os.path.join(home, "ledger.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         # A line that a crash cut off must not swallow this one.
         size = os.fstat(fd).st_size

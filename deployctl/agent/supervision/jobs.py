@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..core import inheritance
 from ..core.interface import AgentError, Call
+from ..core.regular_files import read_piece
 from ..processes.processes import stop as stop_processes
 from ..processes.processes import stop_all
 from .job_files import JobFiles, members
@@ -60,7 +61,8 @@ def start(
                     "steps": [_public(step) for step in ready],
                 }
             )
-            launch(call, files, {"token": token, "stall": stall, "limit": limit, "steps": ready})
+            spec = {"token": token, "stall": stall, "limit": limit, "steps": ready}
+            launch(call, files, dict(spec, umask=call.umask))
     finally:
         os.close(starting)
     return dict(state(call, id), started=started)
@@ -124,13 +126,14 @@ def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
             call.emit({"phase": phase})
         # A log may grow faster than it is carried: whoever gives up is heard all the same.
         while not call.cancelled.is_set():
-            data = _piece(files.log, offset, PIECE)
-            if not data:
+            piece = read_piece(files.log, offset, PIECE)
+            if not piece.data:
                 break
-            offset += len(data)
-            text = decoder.decode(data)
+            offset = piece.begin + len(piece.data)
+            text = decoder.decode(piece.data)
             call.emit({"text": text, "offset": offset})
             _emit_counter(call, text)
+        call.beat()
         if now["state"] != "running" or call.cancelled.wait(POLL):
             return state(call, id)
 
@@ -138,11 +141,9 @@ def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
 def log(call: Call, id: str, offset: int = 0, limit: int = PIECE) -> Dict[str, Any]:
     """A part of the log; a negative `offset` counts from its end."""
     files = JobFiles.of(call.path(JOBS), id)
-    size = _size(files.log)
-    begin = max(0, size + offset) if offset < 0 else offset
-    data = _piece(files.log, begin, limit)
-    text = data.decode("utf-8", "replace")
-    return {"text": text, "offset": begin + len(data), "size": size}
+    piece = read_piece(files.log, offset, limit)
+    text = piece.data.decode("utf-8", "replace")
+    return {"text": text, "offset": piece.begin + len(piece.data), "size": piece.size}
 
 
 def stop(call: Call, id: str, grace: float = GRACE) -> Dict[str, Any]:
@@ -225,15 +226,6 @@ def _size(path: str) -> int:
         return os.path.getsize(path)
     except FileNotFoundError:
         return 0
-
-
-def _piece(path: str, offset: int, limit: int) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            return file.read(limit)
-    except FileNotFoundError:
-        return b""
 
 
 def _emit_counter(call: Call, text: str) -> None:

@@ -15,7 +15,6 @@ Directory of a server (`@/profiles/NAME/server`)::
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import select
@@ -28,6 +27,9 @@ from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from ..core.atomic_files import boot_id, read_json, write_json
+from ..core.interface import PRIVATE, USUAL_UMASK
+from ..core.redaction import LogMask
+from ..core.regular_files import digest
 from ..processes import processes
 
 MARK = "DEPLOYCTL_SERVER"
@@ -93,6 +95,10 @@ class Supervisor:
             "restarts": 0,
         }
         self.failures: List[float] = []
+        self.mask = LogMask(self.spec["log"], ())
+        # One of an earlier version may be open to all.
+        with suppress(OSError):
+            os.chmod(self.spec["log"], 0o600)
         self.echoed = 0
         self.unwritten = False
         if self.spec["kind"] == "systemd":
@@ -139,7 +145,9 @@ class Supervisor:
 
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         env = dict(self.spec["env"])
-        env.update(read_json(self.file("secrets.json")) or {})
+        secrets = read_json(self.file("secrets.json")) or {}
+        self.mask = LogMask(self.spec["log"], secrets.values())
+        env.update(secrets)
         env[MARK] = self.spec["serial"]
         try:
             with open(self.spec["log"], "ab") as log:
@@ -147,6 +155,7 @@ class Supervisor:
                     self.spec["argv"],
                     env=env,
                     cwd=self.spec["cwd"],
+                    umask=self.spec.get("umask", USUAL_UMASK),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -157,7 +166,7 @@ class Supervisor:
             with suppress(OSError), open(self.spec["log"], "ab", buffering=0) as log:
                 log.write(("deployctl: cannot start: %s\n" % error).encode())
             return None
-        loaded = {name: digest(path) for name, path in (self.spec.get("watch") or {}).items()}
+        loaded = {name: watched(path) for name, path in (self.spec.get("watch") or {}).items()}
         who = identity(child.pid)
         started = None if who["start"] is None else processes.started_at(who["start"])
         self.note("running", pid=child.pid, start=who["start"], started=started, loaded=loaded)
@@ -197,9 +206,11 @@ class Supervisor:
         return proven and len(self.failures) <= self.limits["restarts"]
 
     def tend_log(self) -> None:
-        """Pass new output on to a journal, and keep the file below its limit."""
+        """Hide secrets in new output, pass it on to a journal, and keep the file below its
+        limit."""
         path = self.spec["log"]
         try:
+            self.mask.tend()
             with open(path, "r+b") as log:
                 if self.spec["kind"] == "systemd":
                     log.seek(self.echoed)
@@ -234,17 +245,17 @@ def identity(pid: int) -> Dict[str, Any]:
     return {"pid": pid, "start": None if stat is None else stat.start}
 
 
-def digest(path: str) -> Optional[str]:
+def watched(path: str) -> Optional[str]:
     """The SHA-256 of a file's bytes; None where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return str(digest(path).hexdigest())
     except OSError:
         return None
 
 
 def supervise(directory: str) -> int:
     """Entry of the supervising process; a second one for the same directory leaves at once."""
+    os.umask(PRIVATE)
     with open(os.path.join(directory, "supervisor.lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

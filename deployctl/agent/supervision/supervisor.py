@@ -18,6 +18,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..core.archive import agent_program
 from ..core.atomic_files import boot_id
+from ..core.interface import PRIVATE
+from ..core.redaction import LogMask
 from ..processes.processes import Stat, read_stat, session_members, stop_all
 from .job_files import MARK, JobFiles, members
 
@@ -27,6 +29,7 @@ AGENT = "@agent"
 
 def supervise(directory: str) -> int:
     """Run the job of this directory to its end; returns 0 once the outcome is on disk."""
+    os.umask(PRIVATE)
     spec = json.load(sys.stdin)
     files = JobFiles(directory)
     files.take("lock")
@@ -60,6 +63,7 @@ class Supervisor:
         self._steps: List[Dict[str, Any]] = spec["steps"]
         self._stall: float = spec["stall"]
         self._limit: Optional[float] = spec["limit"]
+        self._umask: int = spec["umask"]
         self._state: Dict[str, Any] = {
             "token": spec["token"],
             "pid": own.pid,
@@ -72,6 +76,8 @@ class Supervisor:
             "phase": "",
             "steps": [],
         }
+        secrets = [value for step in self._steps for value in (step.get("secrets") or {}).values()]
+        self._mask = LogMask(files.log, secrets)
         self._began = time.monotonic()
         self._moved = self._began
         self._sampled = self._began
@@ -104,6 +110,7 @@ class Supervisor:
         except OSError as error:
             outcome, why, status = "failed", str(error), None
         left = self._end_members()
+        self._hide_secrets()
         self._state.update(
             outcome=outcome, why=why, rc=status, ended=time.time(), left=left, child=None
         )
@@ -121,7 +128,9 @@ class Supervisor:
         env.update(step.get("secrets") or {})
         env[MARK] = self._state["token"]
         _say(f"$ {' '.join(argv)}")
-        child = subprocess.Popen(argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL, umask=self._umask
+        )
         self._state["child"] = child.pid
         self._files.record(self._state)
         self._watch(child)
@@ -140,7 +149,7 @@ class Supervisor:
         """Hold a lock that other jobs want as well, in the phase `waiting` until it is free. A job
         that ends early keeps it to its very end; no child inherits it, so none outlives that."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         waits = False
         while not _lock(handle):
             if not waits:
@@ -200,7 +209,14 @@ class Supervisor:
         if self._limit is not None and time.monotonic() - self._began > self._limit:
             raise Ended("stalled", f"longer than its limit of {self._limit:g} s")
 
+    def _hide_secrets(self) -> None:
+        try:
+            self._mask.tend()
+        except OSError:
+            pass  # a disk that fails for a moment ends no job
+
     def _look(self) -> None:
+        self._hide_secrets()
         self._keep_limit()
         now = time.monotonic()
         # Reading every process is dear on a big host: seldom, where the stall is long.

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Optional
 
+from ..core.atomic_files import write_text
 from ..core.interface import AgentError, Call
 
 DEFAULT_ROOT = "/var/lib/deployctl"
@@ -69,9 +70,7 @@ def start(call: Call, name: str, argv: List[str], grace: float) -> None:
     )
     path = os.path.join(UNITS, unit)
     if _content(path) != text:
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(path + ".new", path)
+        write_text(path, text, 0o644)
         # Only a unit that is loaded already is read anew by force.
         if show(call, unit).get("NeedDaemonReload") == "yes":
             _systemctl(call, "daemon-reload")

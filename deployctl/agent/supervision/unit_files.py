@@ -43,7 +43,7 @@ class Unit:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """One starts or stops it at a time: a start that was given up may still be on its way."""
-        os.makedirs(self.directory, mode=0o755, exist_ok=True)
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
         with ExitStack() as held:
             # A disk that takes no file any more keeps nobody from stopping a server.
             with suppress(OSError):

@@ -17,8 +17,10 @@ from typing import Any, Dict, List, Optional
 
 from ..core import inheritance
 from ..core.archive import archive
-from ..core.atomic_files import write_json
+from ..core.atomic_files import read_json, write_json
 from ..core.interface import AgentError, Call
+from ..core.redaction import LogMask, forms, hidden
+from ..core.regular_files import read_piece
 from ..processes import processes
 from . import systemd
 from .load import Watch
@@ -105,6 +107,7 @@ def start(
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
+        "umask": call.umask,
         "log": call.path(log) if log else unit.file("server.log"),
         "release": release,
         "grace": grace,
@@ -127,6 +130,7 @@ def start(
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
+    _forget_secrets(unit, spec["log"])
     if os.path.exists(spec["log"]):
         os.replace(spec["log"], spec["log"] + ".1")
     for stale in ("kept", "secrets.json"):
@@ -135,6 +139,15 @@ def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) 
     if secrets:
         write_json(unit.file("secrets.json"), secrets, 0o600)
     write_json(unit.file("spec.json"), spec, 0o600)
+
+
+def _forget_secrets(unit: Unit, log: str) -> None:
+    """Nobody runs who needs them; what a supervisor that was killed left in the log goes, too."""
+    path = unit.file("secrets.json")
+    with suppress(OSError):
+        LogMask(log, (read_json(path) or {}).values()).tend()
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
@@ -229,6 +242,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
     # Whatever the supervisor left, or all of it where no supervisor lived.
     rest = processes.stop_all(lambda: unit.members(spec, record), grace)
     left = unit.members(spec, record)
+    if not left:
+        _forget_secrets(unit, spec["log"])
     if not left and record.get("state") not in ENDED:
         record = dict(record, state="stopped", ended=time.time())
         with suppress(OSError):  # on a full disk it is stopped all the same
@@ -269,21 +284,18 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
     record = unit.record(spec.get("serial"))
     # Looked at before the log is: nothing comes after the last words of a process that is gone.
     runs = alive(record, record)
-    try:
-        file = open(spec.get("log", ""), "rb")
-    except FileNotFoundError:
-        return {"text": "", "offset": 0, "size": 0, "turned": False}
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        turned = offset > size
-        begin = 0 if turned else (max(0, size + offset) if offset < 0 else offset)
-        file.seek(begin)
-        data = file.read(limit)
+    data, begin, size = read_piece(spec.get("log", ""), offset, limit)
     whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
     if not runs and len(data) < limit:
         whole = data
-    text = whole.decode("utf-8", "replace")
-    return {"text": text, "offset": begin + len(whole), "size": size, "turned": turned}
+    known = read_json(unit.file("secrets.json")) or {}
+    text = hidden(whole, forms(known.values())).decode("utf-8", "replace")
+    return {
+        "text": text,
+        "offset": begin + len(whole),
+        "size": size,
+        "turned": 0 < size < offset,
+    }
 
 
 OPERATIONS = (state, start, keep, stop, log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployctl.config.host import HostSettings
@@ -16,12 +16,16 @@ from deployctl.errors import NotReady, UsageError
 from deployctl.hosts.session import Session
 from deployctl.steps import registry
 from deployctl.steps.drafter import DrafterStep
-from deployctl.steps.interface import Answers, Question
+from deployctl.steps.gpus import gpu_snapshot
+from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
+from deployctl.steps.servers import life
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
 from deployctl.steps.servers.stopping import reachable
 
 SCHEMA = "deployctl.status/1"
+GONE = ("lost", "failed", "exited")
+"""States of a server that ended without having been stopped: some of it may live on."""
 UNREACHED = {"healthy": False, "state": "unknown"}
 """What is known of a host that could not be asked."""
 
@@ -46,7 +50,7 @@ def _questions(profile: Profile) -> dict[str, Question]:
             "config", "files.read", {"path": f"@/profiles/{name}/current/drafter/config.json"}
         ),
     ]
-    return {question.key: question for question in asked}
+    return {question.key: question for question in (*asked, *life.questions(profile))}
 
 
 def survey(profile: Profile) -> dict[str, Any]:
@@ -57,10 +61,26 @@ def survey(profile: Profile) -> dict[str, Any]:
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
         found = {**_host(answers), "unit": serving.name}
+        if found["state"] in GONE:
+            found |= left(Deployment(serving, host), connected)
         return _with_front(found, answers) if slots.blue_green(profile) else found
 
     hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+
+
+def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
+    """What processes of ours still run, and hold GPUs, of a server that is gone; one more round
+    trip. `left_unknown` says why that cannot be told."""
+    asked = {question.key: question for question in gpu_snapshot.questions(wanted)}
+    answers, _ = ask(connected, asked)
+    try:
+        now = gpu_snapshot.scene(wanted, answers)
+    except Unanswered as error:
+        return {"left": [], "left_unknown": str(error.args[0])}
+    ours = [verdict for verdict in now.selection.stop if verdict.word == "ours"]
+    blind = "; ".join(now.blind)
+    return {"left": [gpu_snapshot.in_words(v) for v in ours], "left_unknown": blind or None}
 
 
 def _front_questions(profile: Profile) -> dict[str, Question]:
@@ -88,6 +108,7 @@ def _host(answers: Answers) -> dict[str, Any]:
     manifests = releases.get("releases") or {}
     evidence = (manifests.get(current) or {}).get("evidence", {})
     runs = unit["state"] in RUNNING
+    generates, why = life.generates(answers)
     ledger = releases.get("ledger") or []
     judged = serving if runs else current
     other = runs and serving != current
@@ -96,6 +117,7 @@ def _host(answers: Answers) -> dict[str, Any]:
         "current": current,
         "previous": releases.get("previous"),
         "serving": serving if runs else None,
+        "last_serving": serving if unit["state"] in GONE else None,
         "unproven_release": other,
         "environment_damage": _damage(releases, judged),
         "state": unit["state"],
@@ -106,7 +128,10 @@ def _host(answers: Answers) -> dict[str, Any]:
         "last_exit": _last_exit(unit),
         "port": answers.get("port"),
         "health": health and {"status": health["status"], "error": health["error"]},
-        "healthy": unit["state"] == "running" and bool(health) and health["status"] == 200,
+        "generates": generates if runs else None,
+        "generates_why": why if runs else "",
+        "in_flight": life.in_flight(answers) if runs else None,
+        "healthy": unit["state"] == "running" and _answers(health) and generates is not False,
         "drift": None if other else _drift(evidence.get(DrafterStep.name, {}), answers),
         "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
         **{gate: gates.get(gate) if runs else None for gate in registry.names("gate")},
@@ -121,6 +146,10 @@ def _host(answers: Answers) -> dict[str, Any]:
         "last_run": _last_run(ledger),
         "open_run": recovery.open_entry(ledger),
     }
+
+
+def _answers(health: Mapping[str, Any] | None) -> bool:
+    return bool(health) and health is not None and health["status"] == 200
 
 
 def _damage(releases: dict[str, Any], release: str | None) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from deployctl import cancel
+from deployctl.config import redaction
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger.earlier import previous_deployment
 from deployctl.engine.run import events
@@ -73,7 +74,7 @@ def _serves(work: Work) -> bool:
 
 
 def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "") -> None:
-    entry = ledger.phase(run, work.record, phase, why, step)
+    entry = redaction.document(ledger.phase(run, work.record, phase, why, step))
     work.connected.session.call("releases.record", profile=work.wanted.profile.name, entry=entry)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.cancel import Cancelled
+from deployctl.config import redaction
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
 from deployctl.engine.run import events, failed_release, interruption, recovery, switch, target
@@ -329,4 +330,4 @@ def _points_right(work: Work, plan: HostPlan) -> bool:
 
 
 def _record(profile: str, entry: Mapping[str, Any]) -> Any:
-    return Call("releases.record", {"profile": profile, "entry": dict(entry)})
+    return Call("releases.record", {"profile": profile, "entry": redaction.document(entry)})

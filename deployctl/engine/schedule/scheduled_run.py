@@ -5,14 +5,20 @@ from __future__ import annotations
 import stat
 import subprocess
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import IO
 
 from deployctl.engine.schedule.entries import Entry
-from deployctl.errors import UsageError
+from deployctl.errors import LockHeld, UsageError
 
-QUIET = (0, 5)
-"""Done or nothing to do; skipped because another run was at work."""
+DONE = 0
+SKIPPED = LockHeld.exit_code
+"""Another run was at work: no matter, unless it is so again and again."""
+SKIPS = 3
+"""Runs skipped in a row after which it is reported."""
+ENDED = "== exit code "
+"""Begins the line that ends a run in its log."""
 LOG_LIMIT = 1 << 20
 LOGS_KEPT = 5
 TAIL = 4000
@@ -55,13 +61,24 @@ def carry_out(entry: Entry) -> tuple[int, str]:
         file.flush()
         start = file.tell()
         code = _run(entry, file)
-        file.write(f"== exit code {code}\n".encode())
-    if code in QUIET:
+        file.write(f"{ENDED}{code}\n".encode())
+    skips = skipped(log)
+    if code == DONE or (code == SKIPPED and skips < SKIPS):
         return code, ""
     with log.open("rb") as file:
         file.seek(max(start, log.stat().st_size - TAIL))
         tail = file.read().decode("utf-8", "replace")
-    return code, f"scheduled run {entry.name}: exit code {code}\n{tail}(the whole log: {log})"
+    words = f"exit code {code}"
+    if code == SKIPPED:
+        words = f"skipped {skips} times in a row, another run holds the lock"
+    return code, f"scheduled run {entry.name}: {words}\n{tail}(the whole log: {log})"
+
+
+def skipped(log: Path) -> int:
+    """How many of the last runs in a log were skipped, one after the other."""
+    lines = reversed(log.read_text("utf-8", errors="replace").splitlines())
+    ends = (line for line in lines if line.startswith(ENDED))
+    return len(list(takewhile(lambda line: line == f"{ENDED}{SKIPPED}", ends)))
 
 
 def _run(entry: Entry, log: IO[bytes]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.hosts.stream import upload
+from deployctl.hosts.upload import upload
 from deployctl.steps import job
 from deployctl.steps.builds import environments
 from deployctl.steps.interface import Context, Step

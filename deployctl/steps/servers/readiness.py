@@ -242,7 +242,13 @@ class Readiness:
                 return found
             cancel.sleep(POLL)
         self._read_log()
-        return self._failure(f"{what}: {error}")
+        again = "start it again: deployctl run redeploy" if self._kept() else ""
+        return self._failure(f"{what}: {error}", next=again)
+
+    def _kept(self) -> bool:
+        """Whether it is a server that was proven before: then it is left as it is."""
+        (unit,) = self._ask(Call("units.state", {"name": self.profile.name}))
+        return bool(unit.get("kept"))
 
     def _ended(self, unit: Mapping[str, Any], others: list[dict[str, Any]]) -> NotReady:
         status = unit["rc"]

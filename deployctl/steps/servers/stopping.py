@@ -8,7 +8,7 @@ from typing import Any
 from deployctl.config.profile import Profile
 from deployctl.hosts.session import Session
 
-REQUESTS = "requests"
+REQUESTS = "stopped_requests"
 """In evidence: how many requests a stop found in flight, and how many it cut off."""
 
 

@@ -85,7 +85,7 @@ class TestWrite:
         written = files.write(call, "@/a/b/c", text="é")
         assert (root / "a/b/c").read_text() == "é"
         assert written["sha256"] == sha256("é".encode()) and written["size"] == 2
-        assert stat.S_IMODE((root / "a/b/c").stat().st_mode) == written["mode"] == 0o644
+        assert stat.S_IMODE((root / "a/b/c").stat().st_mode) == written["mode"] == 0o600
         assert names(root / "a/b") == ["c"]
 
     def test_a_mode_is_kept_or_given(self, call: Call, root: Path) -> None:

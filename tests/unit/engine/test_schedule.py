@@ -237,3 +237,13 @@ def test_a_name_that_no_file_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="is no entry's name"):
         entries.load(entries.file_of("x" * 5000))
+
+
+def test_runs_that_are_skipped_again_and_again_are_reported(entry: Entry) -> None:
+    skipped = replace(entry, options=("5",))
+    said = [scheduled_run.carry_out(skipped) for _ in range(4)]
+    assert [code for code, _ in said] == [5, 5, 5, 5]
+    assert [bool(words) for _, words in said] == [False, False, True, True]
+    assert "skipped 3 times in a row, another run holds the lock" in said[2][1]
+    assert scheduled_run.carry_out(entry) == (0, "")
+    assert scheduled_run.carry_out(skipped) == (5, "")

@@ -1,0 +1,157 @@
+"""What a profile makes run, and what leaves this machine for it: shown before anything does."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deployctl.config.hooks import HookSettings
+from deployctl.config.host import HostSettings, SshSettings
+from deployctl.config.marks import trusts_remote_code
+from deployctl.config.playbook import Playbook
+from deployctl.config.profile import Profile
+from deployctl.errors import HostError
+from deployctl.hosts import ssh_config
+
+SSH_FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
+_EXEC = re.compile(r"^[ \t]*match\b.*\bexec\b[ \t=]*(.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that would run: where (`here` or a host's name), what, and what names it."""
+
+    where: str
+    what: str
+    named_by: str
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of this environment whose value would leave: its name, where to, for what."""
+
+    name: str
+    to: str
+    named_by: str
+
+
+def document(profile: Profile, playbook: Playbook) -> dict[str, Any]:
+    """`programs`, `variables` and `warnings` of a profile under a playbook."""
+    return {
+        "programs": [asdict(one) for one in programs(profile, playbook)],
+        "variables": [asdict(one) for one in variables(profile, playbook)],
+        "warnings": list(warnings(profile)),
+    }
+
+
+def programs(profile: Profile, playbook: Playbook) -> Iterator[Program]:
+    """Every program that is not a part of deployctl and that the profile chooses."""
+    for host in profile.hosts:
+        yield from _ways(host)
+    hosts = ", ".join(host.name for host in profile.hosts)
+    for named_by, hook in _hooks(playbook):
+        where = "here" if hook.where == "here" else hosts
+        yield Program(where, shlex.join(hook.run), named_by)
+    yield Program(hosts, f"the build of vLLM {_source(profile)}, and its server", "build.source")
+    if trusts_remote_code(profile.serve.args):
+        models = [profile.model, *([profile.drafter.model] if profile.drafter else [])]
+        for model in models:
+            if model is not None and model.bundled is None:
+                what = f"the Python files of the model {model.repo or model.path}"
+                yield Program(hosts, what, "serve.args.trust-remote-code")
+
+
+def variables(profile: Profile, playbook: Playbook) -> Iterator[Variable]:
+    """Every variable that the profile or its playbook sends away."""
+    hosts = ", ".join(host.name for host in profile.hosts)
+    for name, secret in profile.serve.secrets.items():
+        yield Variable(secret.env, hosts, f"serve.secrets.{name}")
+    if profile.serve.api_key is not None:
+        yield Variable(profile.serve.api_key.env, hosts, "serve.api_key")
+    for number, told in enumerate(profile.notify):
+        yield Variable(told.webhook.env, "the URL that it holds", f"notify.{number}.webhook")
+    for named_by, hook in _hooks(playbook):
+        if hook.where == "here":
+            yield Variable("every variable", f"the program {hook.run[0]}, here", named_by)
+
+
+def warnings(profile: Profile) -> Iterator[str]:
+    """What others can do once it serves, where nothing keeps them from it."""
+    serve = profile.serve
+    if serve.api_key is not None or _is_loopback(serve.host):
+        return
+    names = ", ".join(host.name for host in profile.hosts)
+    yield (
+        f"serve.host is {serve.host} and there is no serve.api_key: whoever reaches port"
+        f" {serve.port} of {names} can use the model and read its metrics, unless a firewall"
+        " keeps them out"
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _hooks(playbook: Playbook) -> Iterator[tuple[str, HookSettings]]:
+    for item in playbook.steps:
+        for when, hooks in (("before", item.before), ("after", item.after)):
+            for hook in hooks:
+                yield f"playbook {playbook.name}: {when} {item.step}", hook
+    for hook in playbook.after:
+        yield f"playbook {playbook.name}: after", hook
+
+
+def _ways(host: HostSettings) -> Iterator[Program]:
+    for one in (host, *([host.node] if host.node else [])):
+        if one.python != "python3":
+            yield Program(one.name, one.python, f"hosts: {one.name}.python")
+        if one.ssh is not None:
+            yield from _of_ssh(one.name, one.ssh)
+
+
+def _of_ssh(name: str, settings: SshSettings) -> Iterator[Program]:
+    given = [settings.config_file] if settings.config_file else SSH_FILES
+    for file, command in _match_exec(given):
+        yield Program("here", command, f"Match exec in {file}, for {name}")
+    try:
+        command_of_proxy = ssh_config.resolve(name, settings).proxy_command
+    except HostError:
+        return  # the plan reports it
+    if command_of_proxy:
+        yield Program("here", command_of_proxy, f"ProxyCommand of ssh_config, for {name}")
+
+
+def _match_exec(files: Sequence[str], depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Commands of `Match exec` in these files and in those that they include (ssh_config(5))."""
+    for name in files:
+        path = Path(name).expanduser()
+        try:
+            text = path.read_text("utf-8", "replace") if path.is_file() else ""
+        except OSError:
+            continue  # ssh itself says so
+        for found in _EXEC.finditer(text):
+            yield name, found.group(1).strip()
+        for line in re.findall(r"(?im)^[ \t]*include[ \t=]+(.+)$", text) if depth < 16 else ():
+            base = Path("~/.ssh").expanduser()
+            for pattern in shlex.split(line, comments=True):
+                start = Path(pattern).expanduser()
+                full = start if start.is_absolute() else base / start
+                inner = sorted(str(p) for p in Path("/").glob(str(full).lstrip("/")))
+                yield from _match_exec(inner, depth + 1)
+
+
+def _source(profile: Profile) -> str:
+    source = profile.build.source
+    if source.pr is not None:
+        return f"from pull request {source.pr} of {source.url}"
+    if source.ref is not None:
+        return f"from {source.ref} of {source.url}"
+    return source.release or source.wheel or source.path or "unknown"

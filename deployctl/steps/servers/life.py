@@ -1,0 +1,83 @@
+"""Whether a server generates: the only proof that it lives is a completion. Pure.
+
+With its engine stopped, vLLM's /health answers 200 in a millisecond, and its gauges of running and
+waiting requests read 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deployctl.config.profile import Profile
+from deployctl.steps.interface import Answers, Question
+from deployctl.steps.measuring.gates import api_key
+from deployctl.steps.models.sources import Secret
+from deployctl.steps.servers.stopping import reachable
+
+LIFE, LOAD = "life", "load"
+WITHIN = 10.0
+"""Seconds for a completion of one token."""
+
+
+def questions(profile: Profile) -> list[Question]:
+    """A completion of one token, and how many requests are in flight."""
+    serve = profile.serve
+    url = f"http://{reachable(serve.host)}:{serve.port}"
+    key = api_key(profile)
+    headers: dict[str, str] = {"Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = Secret(f"Bearer {key}")
+    body = {"model": profile.model.served_name, "prompt": "1", "max_tokens": 1, "temperature": 0}
+    asked = {
+        "method": "POST",
+        "url": f"{url}/v1/completions",
+        "headers": headers,
+        "body": json.dumps(body),
+        "timeout": WITHIN,
+    }
+    return [
+        Question(LIFE, "network.http", asked),
+        Question(LOAD, "network.http", {"method": "GET", "url": f"{url}/load", "timeout": 5}),
+    ]
+
+
+def generates(answers: Answers) -> tuple[bool | None, str]:
+    """Whether it generates, and what shows or hides it; None where that is not known."""
+    answer = answers.get(LIFE)
+    if answer is None:
+        unknown = answers.unknown(LIFE)
+        return None, unknown.reason if unknown else "not asked"
+    status = answer["status"]
+    if status == 200:
+        return (
+            (True, "") if _has_text(answer["body"]) else (False, "an answer without a completion")
+        )
+    if status in (401, 403):
+        return None, f"/v1/completions answers {status}: it wants an API key"
+    if status in (404, 405):
+        return None, f"/v1/completions answers {status}: it has no such endpoint"
+    if status is not None:
+        return False, f"/v1/completions answers {status}"
+    flying = in_flight(answers)
+    beside = "" if flying is None else f", {flying} requests in flight"
+    return False, f"no completion: {answer['error']}{beside}"
+
+
+def in_flight(answers: Answers) -> int | None:
+    """Requests that the server counts at its door; None where it does not count them. One of
+    them may be our own."""
+    try:
+        count = json.loads((answers.get(LOAD) or {}).get("body") or "")["server_load"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return count if type(count) is int else None
+
+
+def _has_text(body: str) -> bool:
+    try:
+        document: Mapping[str, Any] = json.loads(body)
+        return bool(document["choices"])
+    except (ValueError, KeyError, TypeError):
+        return False

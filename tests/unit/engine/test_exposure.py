@@ -1,0 +1,144 @@
+"""A plan shows what a profile would run, and where, and what would leave this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.config.loader import load_profile
+from deployctl.config.playbook import Playbook
+from deployctl.config.profile import Profile
+from deployctl.config.show import as_yaml
+from deployctl.engine.inspect import exposure
+from deployctl.errors import ConfigError
+from deployctl.report.summary import plan_lines
+
+MODEL = {"repo": "a/b", "revision": "0" * 40, "served_name": "m"}
+
+
+def profile(**given: Any) -> Profile:
+    fields: dict[str, Any] = {
+        "name": "p",
+        "hosts": [{"name": "here", "local": True}],
+        "model": MODEL,
+        "build": {"source": {"pr": 40898}},
+        "serve": {"port": 8000},
+    }
+    return Profile.model_validate(fields | given)
+
+
+def playbook(**given: Any) -> Playbook:
+    return Playbook.model_validate({"name": "up", "steps": ["launch"], **given})
+
+
+def test_hooks_with_their_place_and_what_they_see() -> None:
+    hooks = [{"run": ["/bin/warm", "a b"]}, {"run": ["warm"], "where": "host"}]
+    found = exposure.document(
+        profile(), playbook(steps=[{"step": "launch", "before": hooks}], after=[{"run": ["tell"]}])
+    )
+    told = {(one["where"], one["what"]) for one in found["programs"]}
+    assert {("here", "/bin/warm 'a b'"), ("here", "warm"), ("here", "tell")} <= told
+    # The host is named `here`; of the controller's hooks alone all variables are told.
+    assert [one["to"] for one in found["variables"]] == [
+        "the program /bin/warm, here",
+        "the program tell, here",
+    ]
+
+
+def test_secrets_and_webhooks_leave() -> None:
+    serve = {"port": 1, "secrets": {"HF_TOKEN": {"env": "MINE"}}, "api_key": {"env": "KEY"}}
+    notify = [{"webhook": {"env": "HOOK"}}]
+    found = exposure.variables(profile(serve=serve, notify=notify), playbook())
+    assert [(one.name, one.named_by) for one in found] == [
+        ("MINE", "serve.secrets.HF_TOKEN"),
+        ("KEY", "serve.api_key"),
+        ("HOOK", "notify.0.webhook"),
+    ]
+
+
+def test_the_build_of_a_pull_request_and_another_python() -> None:
+    hosts = [{"name": "here", "local": True, "python": "/opt/python"}]
+    found = {one.named_by: one.what for one in exposure.programs(profile(hosts=hosts), playbook())}
+    assert "pull request 40898" in found["build.source"]
+    assert found["hosts: here.python"] == "/opt/python"
+
+
+def test_what_an_ssh_config_runs(tmp_path: Path) -> None:
+    (tmp_path / "inner").write_text('Match host x exec "inner-program"\n')
+    config = tmp_path / "config"
+    config.write_text(
+        f"Include {tmp_path}/inn*\nMatch exec true\n  Port 1\nHost *\n  ProxyCommand way %h\n"
+    )
+    ssh = {"address": "far", "config_file": str(config)}
+    hosts = [{"name": "far", "ssh": ssh}]
+    found = [
+        (one.where, one.what)
+        for one in exposure.programs(profile(hosts=hosts), playbook())
+        if one.named_by != "build.source"
+    ]
+    assert found[:2] == [("here", "true"), ("here", '"inner-program"')]
+    assert found[2][1].startswith("way ")
+
+
+@pytest.mark.parametrize(
+    ("host", "key", "warned"),
+    [
+        ("0.0.0.0", None, True),
+        ("::", None, True),
+        ("[::]", None, True),
+        ("10.0.0.3", None, True),
+        ("gpu-box", None, True),
+        ("0.0.0.0", {"env": "KEY"}, False),
+        ("127.0.0.1", None, False),
+        ("127.3.2.1", None, False),
+        ("::1", None, False),
+        ("localhost", None, False),
+    ],
+)
+def test_a_server_that_anybody_may_use(host: str, key: Any, warned: bool) -> None:
+    found = list(exposure.warnings(profile(serve={"host": host, "port": 7, "api_key": key})))
+    assert bool(found) is warned
+    assert all("whoever reaches port 7 of here" in said for said in found)
+
+
+def test_a_plan_tells_of_them() -> None:
+    made = profile(serve={"host": "0.0.0.0", "port": 7, "secrets": {"A": {"env": "B"}}})
+    document = {
+        "hosts": [],
+        "changes": False,
+        "exposure": exposure.document(made, playbook(after=[{"run": ["tell"]}])),
+    }
+    lines = list(plan_lines(document))
+    assert "  here: tell (playbook up: after)" in lines
+    assert "  B -> here (serve.secrets.A)" in lines
+    assert any(line.startswith("warning: serve.host is 0.0.0.0") for line in lines)
+
+
+@pytest.mark.parametrize("revision", [None, "main", "0" * 39, "A" * 40])
+@pytest.mark.parametrize("value", [True, None, "true"])
+def test_code_of_a_model_needs_a_commit(revision: str | None, value: Any) -> None:
+    serve = {"port": 1, "args": {"trust-remote-code": value}}
+    with pytest.raises(ValueError, match="trust-remote-code runs code of this repository"):
+        profile(serve=serve, model={**MODEL, "revision": revision})
+    drafter = {"method": "dflash", "num_speculative_tokens": 3}
+    source = {"repo": "a/c"} if revision is None else {"repo": "a/c", "revision": revision}
+    with pytest.raises(ValueError, match="trust-remote-code runs code of this repository"):
+        profile(serve=serve, drafter={**drafter, "model": source})
+    profile(serve={"port": 1, "args": {"trust-remote-code": False}}, model=MODEL)
+    told = [one.what for one in exposure.programs(profile(serve=serve), playbook())]
+    assert "the Python files of the model a/b" in told
+
+
+def test_profile_show_marks_code_and_what_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "extends: qwen36-dflash\nserve: {secrets: {HF_TOKEN: {env: MINE}}}\n", encoding="utf-8"
+    )
+    shown = as_yaml(load_profile(str(path), environ={})).splitlines()
+    assert any("env: MINE" in line and "goes to the host" in line for line in shown)
+    assert any("ref: dflash" in line and "code of it runs" in line for line in shown)
+    trusting = ["serve.args.trust-remote-code=true"]
+    with pytest.raises(ConfigError, match=r"drafter\.model\.repo"):
+        load_profile(str(path), sets=trusting, environ={})

@@ -1,0 +1,50 @@
+"""Whether a server generates, from what it answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deployctl.steps.interface import Answers, Unknown
+from deployctl.steps.servers import life
+from tests.hosts.step_bench import deployment
+
+DONE = json.dumps({"choices": [{"index": 0, "text": "2"}]})
+LATE = "no whole answer within 10 s"
+
+
+def answer(status: int | None, body: str = "", error: str | None = None) -> dict[str, Any]:
+    return {"status": status, "body": body, "error": error}
+
+
+@pytest.mark.parametrize(
+    ("said", "load", "generates", "why"),
+    [
+        (answer(200, DONE), None, True, ""),
+        (answer(200, "<html>"), None, False, "an answer without a completion"),
+        (answer(200, '{"choices": []}'), None, False, "an answer without a completion"),
+        (answer(None, "", LATE), None, False, f"no completion: {LATE}"),
+        (
+            answer(None, "", LATE),
+            answer(200, '{"server_load": 2}'),
+            False,
+            f"no completion: {LATE}, 2 requests in flight",
+        ),
+        (answer(500), None, False, "/v1/completions answers 500"),
+        (answer(401), None, None, "/v1/completions answers 401: it wants an API key"),
+        (answer(404), None, None, "/v1/completions answers 404: it has no such endpoint"),
+        (Unknown("lost", "no agent"), None, None, "no agent"),
+    ],
+)
+def test_only_a_completion_proves_life(said: Any, load: Any, generates: Any, why: str) -> None:
+    assert life.generates(Answers({"life": said, "load": load})) == (generates, why)
+
+
+def test_the_key_travels_and_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOY_KEY", "open sesame")
+    wanted = deployment({"serve": {"api_key": {"env": "TOY_KEY"}}})
+    asked = life.questions(wanted.profile)[0]
+    assert asked.args["headers"]["Authorization"] == "Bearer open sesame"
+    assert "sesame" not in repr(asked)
