@@ -34,11 +34,14 @@ ANOTHER_MEANING = {
         "config/references.py": "a profile's section",
     },
     "build": {
+        "config/marks.py": "a profile's section",
         "engine/inspect/explain.py": "a kind of log",
         "steps/builds/environments.py": "its own name, beside it",
     },
     "clean": {"steps/gpus/clean_options.py": "its own name, beside it"},
     "drafter": {
+        "config/marks.py": "a profile's section",
+        "config/profile.py": "a profile's section",
         "config/references.py": "a profile's section",
         "config/serve.py": "a profile's section",
         "engine/inspect/exporting.py": "a model's role",
@@ -55,6 +58,7 @@ ANOTHER_MEANING = {
     },
     "fetch": {"steps/builds/building.py": "a strategy of making a wheel"},
     "ready": {
+        "hosts/link.py": "a word of the wire",
         "hosts/session.py": "a word of the wire",
         "steps/release.py": "a setting of the server",
     },
