@@ -18,6 +18,7 @@ from deployctl.cli import (
     explain,
     export,
     fixes,
+    host,
     init,
     inspect,
     measure,
@@ -61,6 +62,7 @@ init.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(host.app, name="host")
 
 
 def _version(wanted: bool) -> None:

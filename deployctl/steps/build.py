@@ -72,9 +72,9 @@ class BuildStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key
-        session, environment = context.session, context.release.environment
+        session = context.session
         state = session.call("jobs.state", id=job_id(key))
-        facts = session.call("environment.complete", environment=environment)
+        facts = environments.complete(context)
         found = completeness.provider(facts["providers"], SHIM)
         evidence = self._evidence(context, state, found)
         if found is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from deployctl.errors import StagingFailed
 from deployctl.steps.build import environment_key, sealed
@@ -21,6 +22,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.servers import left_slots
 from deployctl.steps.servers.process import strangers
+from deployctl.vllm.builds.libraries import NUMA, where
 
 GIB = 1 << 30
 DISK_NEEDED = {"cuda": 20 * GIB, "cpu": 5 * GIB, "empty": 2 * GIB}
@@ -177,6 +179,8 @@ def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     found = answers["tools"]
     yield Finding("uv", "ok", found.get("uv") or "missing, build brings it", "any")
     yield Finding("python", "ok", found.get("pythons"), wanted.profile.build.python)
+    yield from libraries(wanted, found)
+    yield from compiler(wanted, found)
     if source.ref is None and source.pr is None:
         return
     if found.get("git"):
@@ -184,6 +188,41 @@ def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     else:
         say = "git is missing and the source is a repository; install git"
         yield Finding("git", "failed", None, "any", say, "host", ("apt-get install git",))
+
+
+def libraries(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]:
+    """libnuma, which vLLM's CPU build loads: published wheels always, others as they were built."""
+    there = (found.get("libraries") or {}).get(NUMA)
+    if wanted.profile.build.target != "cpu" or "LD_LIBRARY_PATH" in wanted.profile.serve.env:
+        return
+    if there:
+        yield Finding("libraries", "ok", NUMA, NUMA)
+    elif there is False:
+        verdict: Verdict = "failed" if wanted.profile.build.source.release else "warning"
+        say = f"{NUMA} is missing, which vLLM's CPU build loads; {where(NUMA)}"
+        yield Finding("libraries", verdict, None, NUMA, say)
+    elif "libraries" in found:
+        say = f"whether {NUMA} is there could not be tried; verify will"
+        yield Finding("libraries", "warning", None, NUMA, say)
+
+
+def compiler(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]:
+    """A compiler for what is compiled as a server starts: by Triton on GPUs, by Inductor's C++
+    back end (with OpenMP) on a CPU, unless it runs eagerly."""
+    serve, target = wanted.profile.serve, wanted.profile.build.target
+    if target == "empty" or (target == "cpu" and serve.args.get("enforce-eager")):
+        return
+    names: tuple[str, ...]
+    if target == "cpu":
+        by, variable, names, packages = "Inductor", "CXX", ("g++",), "g++ (gcc-c++ on Fedora)"
+    else:
+        by, variable, names, packages = "Triton", "CC", ("cc", "gcc", "clang"), "gcc"
+    program = serve.env.get(variable) or next((found[n] for n in names if found.get(n)), None)
+    if program:
+        yield Finding("compiler", "ok", program, names[0])
+    elif any(name in found for name in names):
+        say = f"no {names[0]}, and {by} compiles when a server starts; install {packages}"
+        yield Finding("compiler", "warning", None, names[0], say)
 
 
 def gpus(wanted: Deployment, answers: Answers) -> Finding:

@@ -11,11 +11,11 @@ from typing import Any
 from deployctl.config.base import Settings
 from deployctl.errors import RemoteError, StagingFailed, StepError
 from deployctl.steps.build import BuildStep
-from deployctl.steps.builds import built, damage
+from deployctl.steps.builds import built, damage, environments
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
-from deployctl.vllm.builds import completeness
+from deployctl.vllm.builds import completeness, libraries
 from deployctl.vllm.fixes.registry import by_name, probe_source
 from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
 
@@ -61,12 +61,11 @@ class VerifyStep(Step):
         return Plan("unchanged", evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
-        session, environment = context.session, context.release.environment
         build = context.wanted.profile.build
         deep = bool(context.wanted.option(self.name, DEEP, False))
         context.progress("checking records")
         try:
-            facts = session.call("environment.complete", environment=environment, deep=deep)
+            facts = environments.complete(context, deep)
         except RemoteError as error:
             if error.kind != "no-environment":
                 raise
@@ -81,13 +80,19 @@ class VerifyStep(Step):
             "freeze": freeze_digest(facts["distributions"]),
             "packages": {d["name"]: d["version"] for d in facts["distributions"]},
             "problems": problems,
+            "checks": [
+                {"name": "base", "verdict": "warning", "message": text, "say": text}
+                for text in completeness.inherited(facts, SHIM)
+            ],
         }
+        from_base = bool(problems) and all(text.endswith(" already") for text in problems)
         if not problems:
             context.progress("importing extensions")
             imports = self._imports(context, facts)
             evidence["extensions"] = imports["extensions"]
             evidence["torch"] = imports["torch"]
             problems += completeness.import_problems(imports, build.target)
+            self._libraries(context, problems, evidence)
         if problems:
             self._damaged(context, problems)
         else:
@@ -101,7 +106,7 @@ class VerifyStep(Step):
                 context,
                 f"environment {context.release.environment_key} is not whole",
                 "\n".join(problems),
-                damage.REBUILT,
+                damage.in_base(build.base) if from_base else damage.REBUILT,
                 evidence,
             )
         self._fixes(context, facts["site_packages"], evidence)
@@ -163,6 +168,7 @@ class VerifyStep(Step):
             )
         except RemoteError as error:
             if error.kind == "import-failed":
+                self._libraries(context, [error.message], {})
                 self._damaged(context, [error.message])
             raise self.fail(
                 context,
@@ -171,6 +177,18 @@ class VerifyStep(Step):
                 damage.REBUILT,
             ) from error
         return found
+
+    def _libraries(self, context: Context, problems: list[str], evidence: Evidence) -> None:
+        """What the host lacks is no damage: the environment, built again, would lack it as well."""
+        missing = libraries.lacked(problems)
+        if missing:
+            raise self.fail(
+                context,
+                f"the host lacks {', '.join(missing)}, which vLLM loads",
+                "\n".join(problems),
+                f"{'; '.join(missing.values())}; then retry",
+                evidence,
+            )
 
     def _builders(self, context: Context) -> list[str]:
         """Nobody may be at work on it any more, whoever began it."""

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Callable, Dict, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
@@ -19,19 +19,31 @@ from .dist_records import read, refresh, site_packages
 INSTALLER = "deployctl"
 
 
-def offer(directory: str, python: str, *requirements: str) -> int:
+def offer(directory: str, python: str, uv: str, *requirements: str) -> int:
     """Put wheels that pip's own configuration offers (uv does not read it) into `directory`.
 
-    pip must run under the version that the wheels are for, so it is looked for with that name.
+    pip must run under the version that the wheels are for. A Python of that version may have none
+    (Debian's has not): uv brings it one.
     """
     os.makedirs(directory, exist_ok=True)
-    name = python if os.sep in python else f"python{python}"
-    argv = [name, "-I", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    argv = [*_pip(python, uv), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     try:
         return subprocess.call([*argv, "--dest", directory, *requirements])
     except OSError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        print(f"{argv[0]}: {error}", file=sys.stderr)
         return 1
+
+
+def _pip(python: str, uv: str) -> List[str]:
+    """pip under this Python, given by its version or path."""
+    own = [python if os.sep in python else f"python{python}", "-I", "-m", "pip"]
+    try:
+        asked = subprocess.run([*own, "--version"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return own
+    except OSError:
+        pass  # no such Python here; uv finds or brings one
+    return [uv, "tool", "run", "--python", python, "--from", "pip", "pip"]
 
 
 def provide(environment: str, distribution: str, local: str) -> int:

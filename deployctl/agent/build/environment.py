@@ -14,13 +14,15 @@ from .installed import builders, complete, imports
 from .sources import first_found, resolve_source, same_tree, source_facts
 from .wheel_store import prune_wheels, wheels
 
-_TOOLS = ("git", "gcc", "g++", "cmake", "ninja", "ccache", "sccache", "nvcc")
+_TOOLS = ("git", "cc", "gcc", "clang", "g++", "cmake", "ninja", "ccache", "sccache", "nvcc")
+_LIBRARIES = ("libgomp.so.1", "libnuma.so.1")
 _PYTHONS = re.compile(r"python3\.\d+")
 
 
 def tools(call: Call) -> Dict[str, Any]:
-    """Programs (path or None), Pythons by version, processors, memory in bytes, C library and
-    GPU architectures. `capabilities` is None where a driver is there and does not say."""
+    """Programs (path or None), Pythons by version, processors, memory in bytes, C library, shared
+    libraries (whether each is there) and GPU architectures. `capabilities` is None where a driver
+    is there and does not say."""
     uv = _uv(call)
     found: Dict[str, Any] = {name: _program(call, name) for name in _TOOLS}
     found.update(
@@ -31,6 +33,7 @@ def tools(call: Call) -> Dict[str, Any]:
         memory_available=_memory_available(),
         machine=platform.machine(),
         libc="-".join(platform.libc_ver(sys.executable)),
+        libraries=_libraries(),
         capabilities=_capabilities(call),
         nvcc_version=_nvcc_version(call, found["nvcc"]),
     )
@@ -78,6 +81,22 @@ def _pythons(call: Call) -> Dict[str, str]:
         for name in names:
             if _PYTHONS.fullmatch(name):
                 found.setdefault(name[len("python") :], os.path.join(place, name))
+    return found
+
+
+def _libraries() -> Dict[str, Optional[bool]]:
+    """Whether the loader finds each; None where this Python cannot ask it."""
+    try:
+        import ctypes
+    except ImportError:
+        return dict.fromkeys(_LIBRARIES)
+    found: Dict[str, Optional[bool]] = {}
+    for name in _LIBRARIES:
+        try:
+            ctypes.CDLL(name)
+            found[name] = True
+        except OSError:
+            found[name] = False
     return found
 
 

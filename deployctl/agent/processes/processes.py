@@ -8,9 +8,10 @@ import select
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..core.interface import AgentError, Call
+from ..wire.answers import Process
 from . import namespaces
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -164,7 +165,7 @@ def read_cmdline(pid: int) -> bytes:
         return b""
 
 
-def describe_process(stat: Stat) -> Dict[str, Any]:
+def describe_process(stat: Stat) -> Process:
     """What a person must know to recognise a process."""
     return {
         "pid": stat.pid,
@@ -247,7 +248,7 @@ def wait(held: Dict[int, int], pids: Sequence[int], seconds: float) -> List[int]
     return waiting
 
 
-def describe(call: Call, pid: int) -> Dict[str, Any]:
+def describe(call: Call, pid: int) -> Process:
     """One process; error `gone` where there is none."""
     stat = read_stat(pid)
     if stat is None:

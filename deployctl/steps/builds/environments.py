@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.config.build import BuildSettings, SourceSettings
 from deployctl.steps.identity import digest
-from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
 from deployctl.vllm.builds import recipes
 
 # How a build is carried out does not change what comes out of it.
@@ -158,3 +158,12 @@ def wish(build: BuildSettings, key: str) -> recipes.Wish:
         compile_bytecode=build.compile_bytecode,
         base=build.base,
     )
+
+
+def complete(context: Context, deep: bool = False) -> dict[str, Any]:
+    """What the environment of a release holds, against its base where it was linked from one."""
+    base = context.wanted.profile.build.base
+    facts: dict[str, Any] = context.session.call(
+        "environment.complete", environment=context.release.environment, deep=deep, base=base
+    )
+    return facts

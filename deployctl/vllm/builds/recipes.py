@@ -112,7 +112,7 @@ def build(
     env = {**env, **wish.env}
     building = [
         *lay_out(wish, origin),
-        *offer(wish),
+        *offer(wish, uv),
         step("compiling", [*argv, wish.tree], env, lock=_lock(env)),
         _chore("compiling", "refuse", log, *NIGHTLY),
         _chore("keeping", "keep", dist, f"@/wheels/{wheel_key}", json.dumps(dict(record))),
@@ -177,17 +177,17 @@ def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:
     with_offer = [*argv, "--find-links", _offered(wish), *wanted]
     without = [*argv, *backend, *wanted]
     return [
-        *offer(wish),
+        *offer(wish, uv),
         step("installing", with_offer, wish.env, when={**found, "present": True}),
         step("installing", without, wish.env, when={**found, "present": False}),
     ]
 
 
-def offer(wish: Wish) -> list[JobStep]:
+def offer(wish: Wish, uv: str) -> list[JobStep]:
     """Wheels that pip's own configuration offers; there may be none."""
     if not wish.wheels:
         return []
-    offering = _chore("resolving", "offer", _offered(wish), wish.python, *wish.wheels)
+    offering = _chore("resolving", "offer", _offered(wish), wish.python, uv, *wish.wheels)
     missing = {"glob": f"{_offered(wish)}/*.whl", "present": False}
     return [{**offering, "when": missing, "optional": True}]
 

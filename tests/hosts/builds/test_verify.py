@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +180,27 @@ def test_a_build_for_the_cpu_is_none_for_cuda(builder: BuildHost, project: Proje
     with pytest.raises(StagingFailed) as caught:
         builder.up(wanted)
     assert "is a CPU build" in str(caught.value)
+
+
+def test_a_library_that_the_host_lacks_is_named_and_nothing_is_built_again(
+    builder: BuildHost, project: Project, tmp_path: Path
+) -> None:
+    # Linked against a library that is nowhere where a loader looks.
+    library = tmp_path / "lib.so"
+    linking = ["gcc", "-shared", "-Wl,-soname,libthere-is-none.so.7", "-o", str(library)]
+    subprocess.run([*linking, "-x", "c", "/dev/null"], check=True)
+    setup = (project.folder / "setup.py").read_text()
+    arguments = f"extra_link_args=['-Wl,--no-as-needed', {str(library)!r}], py_limited_api=True)"
+    project.commit("lacks", {"setup.py": setup.replace("py_limited_api=True)", arguments)})
+    wanted = builder.wanted(settings(project, "lacks"))
+    for _ in range(2):
+        with pytest.raises(StagingFailed) as caught:
+            builder.up(wanted)
+        assert "the host lacks libthere-is-none.so.7" in caught.value.what
+        assert caught.value.why.count("vllm._C does not import: ImportError: libthere") == 1
+        assert "apt-file search libthere-is-none.so.7" in caught.value.next
+    assert any("verified again" in note for note in builder.notes)
+    assert builder.session.call("releases.state", profile="built")["broken"] == {}
 
 
 def test_a_required_fix_that_cannot_be_told(builder: BuildHost, project: Project) -> None:

@@ -83,7 +83,7 @@ def test_the_agent_of_a_host_whose_login_begins_there(trap: Trap, tmp_path: Path
 
 def test_pip_on_a_host(trap: Trap, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     wheel = f"{trap.folder}/none-1-py3-none-any.whl"
-    build_tasks.offer(str(tmp_path / "wheels"), sys.executable, wheel)
+    build_tasks.offer(str(tmp_path / "wheels"), sys.executable, "no uv", wheel)
     assert "none-1-py3-none-any.whl" in capfd.readouterr().err
 
 

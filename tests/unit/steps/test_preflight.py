@@ -182,6 +182,53 @@ def test_a_gpu_that_the_profile_names_must_be_there() -> None:
     assert "serve.gpus names GPU 3, the host has 1" in made.reason
 
 
+LIBRARIES = {"libnuma.so.1": True, "libgomp.so.1": True}
+
+
+@pytest.mark.parametrize(
+    ("there", "source", "verdict"),
+    [
+        (True, {"release": "0.33.0"}, "ok"),
+        (False, {"release": "0.33.0"}, "failed"),
+        (False, {"url": "https://example.org/vllm", "ref": "main"}, "warning"),
+        (None, {"release": "0.33.0"}, "warning"),
+    ],
+)
+def test_libnuma_of_the_cpu_build(there: bool | None, source: Any, verdict: str) -> None:
+    tools = {**NO_TOOLS, "git": "/bin/git", "memory_available": 64 * GIB}
+    made = plan(
+        wanted(**source), tools={**tools, "libraries": {**LIBRARIES, "libnuma.so.1": there}}
+    )
+    assert verdicts(made)["libraries"] == verdict
+    if verdict == "failed":
+        assert made.status == "blocked"
+        assert "install libnuma1 (Debian, Ubuntu), numactl-libs (Fedora)" in made.reason
+
+
+@pytest.mark.parametrize(
+    ("target", "tools", "verdict"),
+    [
+        ("cpu", {"g++": None}, "warning"),
+        ("cpu", {"g++": "/bin/g++"}, "ok"),
+        ("cuda", {"cc": None, "gcc": None, "clang": None, "g++": "/bin/g++"}, "warning"),
+        ("cuda", {"cc": None, "gcc": None, "clang": "/bin/clang"}, "ok"),
+    ],
+)
+def test_a_compiler_for_what_is_compiled_at_a_start(
+    target: str, tools: dict[str, Any], verdict: str
+) -> None:
+    given = {**NO_TOOLS, "memory_available": 64 * GIB, "libraries": LIBRARIES, **tools}
+    made = plan(wanted(target), tools=given)
+    assert verdicts(made)["compiler"] == verdict
+    assert made.status == "unchanged"
+
+
+def test_no_compiler_is_needed_by_a_cpu_that_runs_eagerly() -> None:
+    deployment = wanted()
+    deployment.profile.serve.args["enforce-eager"] = True
+    assert "compiler" not in verdicts(plan(deployment))
+
+
 def test_what_is_not_known_of_other_gpus_does_not_matter() -> None:
     lost = "Unable to determine the device handle for GPU1"
     remark = "WARNING: infoROM is corrupted at gpu 0000:00:06.0"
