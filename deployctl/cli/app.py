@@ -137,20 +137,7 @@ def _usage(error: Any) -> int:
 
 
 def _internal(error: Exception) -> int:
-    import tempfile
-    import traceback
+    from deployctl import bugs
 
-    from deployctl.config import redaction
-
-    with tempfile.NamedTemporaryFile(
-        "w",
-        prefix="deployctl-",
-        suffix=".traceback",
-        delete=False,
-        encoding="utf-8",
-        errors="backslashreplace",
-    ) as file:
-        file.write(redaction.text("".join(traceback.format_exception(error))))
-    output.note(f"error: internal error, {type(error).__name__}: {error}")
-    output.note(f"  next: please report it with the traceback in {file.name}")
+    _tell(bugs.internal("", error))
     return 1
