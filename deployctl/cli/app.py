@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -18,6 +19,7 @@ from deployctl.cli import (
     explain,
     export,
     fixes,
+    host,
     init,
     inspect,
     measure,
@@ -61,6 +63,7 @@ init.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(host.app, name="host")
 
 
 def _version(wanted: bool) -> None:
@@ -85,6 +88,7 @@ def main() -> None:
     """Entry of the console script."""
     output.prepare()
     try:
+        _look_around()
         code = app(standalone_mode=False)
     except DeployError as error:
         _tell(error)
@@ -99,6 +103,18 @@ def main() -> None:
         code = _internal(error)
     output.settle()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _look_around() -> None:
+    """Raise `UsageError` where the working directory was removed: nothing can be looked up."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the working directory does not exist any more",
+            str(error),
+            "change to one that exists",
+        ) from error
 
 
 def _tell(error: DeployError) -> None:
@@ -121,20 +137,7 @@ def _usage(error: Any) -> int:
 
 
 def _internal(error: Exception) -> int:
-    import tempfile
-    import traceback
+    from deployctl import bugs
 
-    from deployctl.config import redaction
-
-    with tempfile.NamedTemporaryFile(
-        "w",
-        prefix="deployctl-",
-        suffix=".traceback",
-        delete=False,
-        encoding="utf-8",
-        errors="backslashreplace",
-    ) as file:
-        file.write(redaction.text("".join(traceback.format_exception(error))))
-    output.note(f"error: internal error, {type(error).__name__}: {error}")
-    output.note(f"  next: please report it with the traceback in {file.name}")
+    _tell(bugs.internal("", error))
     return 1

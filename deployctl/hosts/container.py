@@ -37,6 +37,9 @@ class ContainerTransport:
 
     def explain(self, ending: Ending | None) -> HostError | None:
         """Asks the node for the container's state: a frozen one says nothing at all."""
+        unreached = self._node.explain(ending)
+        if unreached is not None:
+            return unreached
         program = self._enter()[0]
         if ending is not None and ending.status == 127 and ending.stderr.startswith("env:"):
             return Unreachable(

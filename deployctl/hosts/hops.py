@@ -49,6 +49,10 @@ class ProxyProcess:
                 start_new_session=True,
             )
 
+    def status(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll()
+
     def words(self) -> str:
         """What it wrote to its stderr, the end of it."""
         self._stderr.seek(0)

@@ -59,7 +59,29 @@ def known_keys(endpoint: Endpoint) -> list[KnownKey]:
     return found
 
 
+def authorities(endpoint: Endpoint) -> list[str]:
+    """Where the known_hosts files name a certificate authority for a server, as file:line."""
+    names = {name_of(endpoint), endpoint.known_as}
+    return [place for name in sorted(names) for place in _authorities(endpoint, name)]
+
+
+def _authorities(endpoint: Endpoint, name: str) -> Iterator[str]:
+    for file, text in _found(endpoint, name):
+        number = 0
+        for line in text.splitlines():
+            if line.startswith("#"):
+                words = line.split()
+                number = int(words[words.index("line") + 1])
+            elif line.startswith("@cert-authority"):
+                yield f"{file}:{number}"
+
+
 def _search(endpoint: Endpoint, name: str) -> Iterator[KnownKey]:
+    for file, text in _found(endpoint, name):
+        yield from read_found(file, text)
+
+
+def _found(endpoint: Endpoint, name: str) -> Iterator[tuple[str, str]]:
     for file in endpoint.known_hosts:
         if Path(file).is_file():
             done = subprocess.run(
@@ -69,7 +91,7 @@ def _search(endpoint: Endpoint, name: str) -> Iterator[KnownKey]:
                 text=True,
                 errors="replace",
             )
-            yield from read_found(file, done.stdout)
+            yield file, done.stdout
 
 
 def read_found(file: str, text: str) -> Iterator[KnownKey]:

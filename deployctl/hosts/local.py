@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from deployctl.errors import HostError, NoPython
@@ -41,7 +41,7 @@ class LocalTransport:
 class LocalChannel:
     """A child process's streams."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         with ExitStack() as undo:
             self._stderr = undo.enter_context(tempfile.TemporaryFile())
             self._process = subprocess.Popen(
@@ -49,6 +49,7 @@ class LocalChannel:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
+                env=env,
                 bufsize=0,
                 # Ctrl-C is ours to handle: the agent must live to undo what was begun.
                 start_new_session=True,

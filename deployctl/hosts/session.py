@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from deployctl import cancel
+from deployctl.agent.wire.answers import RESULTS
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts import refusal
 from deployctl.hosts.bundle import BOOTSTRAP, bundle
 from deployctl.hosts.interface import Ending, Transport
 from deployctl.hosts.link import Limits, Link, Request
+from deployctl.hosts.shapes import mismatch
 from deployctl.hosts.stream import Stream
 
 __all__ = ["Call", "Event", "Limits", "Session"]
@@ -139,6 +142,7 @@ class Session:
                 return ready
 
     def _request(self, calls: Sequence[Call], on_event: Event | None) -> list[Any]:
+        cancel.check()
         request = self._open(calls, eventful=on_event is not None)
         try:
             while "results" not in (message := self._link.receive(request)):
@@ -160,9 +164,18 @@ class Session:
 
     def _answers(self, calls: Sequence[Call], results: Sequence[dict[str, Any]]) -> list[Any]:
         return [
-            result["value"] if "error" not in result else self._error(call, result["error"])
+            self._value(call, result["value"]) if "value" in result else self._error(call, result)
             for call, result in zip(calls, results, strict=True)
         ]
 
-    def _error(self, call: Call, error: Mapping[str, Any]) -> RemoteError:
+    def _value(self, call: Call, value: Any) -> Any:
+        wrong = mismatch(value, RESULTS.get(call.op, Any))
+        if wrong:
+            raise self._link.lose(
+                "the agent sends what cannot be understood", f"{call.op}: {wrong}"
+            )
+        return value
+
+    def _error(self, call: Call, result: Mapping[str, Any]) -> RemoteError:
+        error = result["error"]
         return RemoteError(self.name, call.op, error["kind"], error["message"], error.get("detail"))

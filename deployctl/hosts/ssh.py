@@ -11,21 +11,22 @@ import logging
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import paramiko
 from fabric import Config, Connection
-from paramiko.ssh_exception import NoValidConnectionsError
+from paramiko.ssh_exception import IncompatiblePeer, NoValidConnectionsError
 
 from deployctl.config.host import SshSettings
 from deployctl.errors import HostError, Unreachable
-from deployctl.hosts import known_hosts
+from deployctl.hosts import known_hosts, ssh_options
 from deployctl.hosts.hops import JumpChannel, ProxyProcess
-from deployctl.hosts.interface import Ending
-from deployctl.hosts.ssh_config import Endpoint, hop, resolve
+from deployctl.hosts.interface import Channel, Ending
+from deployctl.hosts.ssh_config import Endpoint, defaults, hop, resolve
 from deployctl.hosts.ssh_keys import UserKeys
+from deployctl.hosts.ssh_program import SshProgram
 
 # Without any handler, logging would write paramiko's tracebacks into the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -34,6 +35,9 @@ CLOSE_LIMIT = 3.0
 """Seconds that a polite end of a channel may take before its connection is cut."""
 STDERR_KEPT = 4000
 MOST_HOPS = 8
+
+WEAK = ("3des", "md5", "arcfour", "blowfish", "-96", "group1-")
+"""Parts of the names of algorithms that paramiko offers and OpenSSH no longer does."""
 
 
 class SshTransport:
@@ -48,16 +52,22 @@ class SshTransport:
         self._settings = settings
         self._route: list[Connection] = []
         self._proxies: list[ProxyProcess] = []
+        self._program: SshProgram | None = None
         self._connecting = threading.Lock()
 
-    def open(self, argv: Sequence[str]) -> SshChannel:
+    def open(self, argv: Sequence[str]) -> Channel:
         with self._connecting:
-            if not self._route:
+            if not self._route and self._program is None:
                 try:
                     self._connect(self._settings, 0)
+                except _BeyondParamiko as beyond:
+                    self.close()
+                    self._program = SshProgram(self.name, self._settings, beyond.options)
                 except BaseException:
                     self.close()
                     raise
+        if self._program is not None:
+            return self._program.open(argv)
         transport = self._route[-1].transport
         limit = self._settings.connect_timeout
         try:
@@ -75,8 +85,8 @@ class SshTransport:
         return SshChannel(channel, transport.close)
 
     def explain(self, ending: Ending | None) -> HostError | None:
-        """SSH knows no more than the ending itself says."""
-        return None
+        """Our own connection knows no more than its ending says; `ssh` says why it failed."""
+        return None if self._program is None else self._program.explain(ending)
 
     def close(self) -> None:
         # The nearest first: over a link that is gone, a tunnelled connection cannot end politely.
@@ -88,7 +98,7 @@ class SshTransport:
 
     def _connect(self, settings: SshSettings, depth: int) -> Connection:
         """Connect to `settings`, through its jump hosts, each resolved by OpenSSH's rules."""
-        endpoint = resolve(self.name, settings)
+        endpoint = self._resolved(settings)
         if depth + len(endpoint.jumps) > MOST_HOPS:
             raise HostError(
                 self.name,
@@ -102,8 +112,25 @@ class SshTransport:
             if gateway is None:
                 gateway = self._connect(through, depth + len(endpoint.jumps))
             else:
-                gateway = self._link(resolve(self.name, through), through, gateway)
+                gateway = self._link(self._resolved(through), through, gateway)
         return self._link(endpoint, settings, gateway)
+
+    def _resolved(self, settings: SshSettings) -> Endpoint:
+        """Where `settings` lead; raises `HostError` where an option forbids every way there, and
+        `_BeyondParamiko` where only `ssh` can go there."""
+        endpoint = resolve(self.name, settings)
+        judged = ssh_options.judge(endpoint.options, defaults())
+        refused = ssh_options.refused(judged)
+        if refused:
+            raise HostError(
+                self.name,
+                f"your ssh_config for {settings.address} lets nobody in",
+                refused[0].why,
+                f"see deployctl host explain {settings.address}",
+            )
+        if ssh_options.beyond(judged) or known_hosts.authorities(endpoint):
+            raise _BeyondParamiko(endpoint.options)
+        return endpoint
 
     def _link(
         self, endpoint: Endpoint, settings: SshSettings, gateway: Connection | None
@@ -117,6 +144,10 @@ class SshTransport:
             transport = paramiko.Transport(sock, **options)
             security = transport.get_security_options()
             security.key_types = known_hosts.preferred_types(known, tuple(security.key_types))
+            for kind in ("ciphers", "digests", "kex"):
+                offered = getattr(security, kind)
+                strong = [one for one in offered if not any(weak in one for weak in WEAK)]
+                setattr(security, kind, tuple(strong))
             return transport
 
         options: dict[str, Any] = {
@@ -167,10 +198,16 @@ class SshTransport:
         place = endpoint.place
         why = str(error) or type(error).__name__
         todo = "see whether the host is up and the network leads there"
-        if reached:
+        if isinstance(error, IncompatiblePeer):
+            what = f"{place} and we have no algorithm in common"
+            todo = "allow a newer key exchange, cipher or host key in that host's sshd_config"
+        elif proxy is not None and proxy.status() is not None:
+            what = f"the ProxyCommand to {place} ended with {proxy.status()}"
+            todo = "run it by hand, and correct ProxyCommand in your ssh_config"
+        elif reached:
             what = f"{place} is reached and does not speak SSH with us"
-            todo = "see whether it hangs, whether its sshd turns connections away, or whether "
-            todo += "something else listens on that port"
+            todo = "see whether it hangs, whether its sshd turns connections away (MaxStartups in "
+            todo += "its sshd_config), or whether something else listens on that port"
         elif gateway is not None:
             what = f"no connection to {place} through {gateway.original_host}"
             todo = f"see whether the jump host may and can reach {endpoint.hostname}"
@@ -188,6 +225,14 @@ class SshTransport:
         if proxy is not None:
             why = f"{why}; ProxyCommand {proxy.command}: {proxy.words() or 'said nothing'}"
         return Unreachable(self.name, what, why, todo)
+
+
+class _BeyondParamiko(Exception):
+    """An option needs the `ssh` program; `options` are what `ssh -G` printed."""
+
+    def __init__(self, options: Mapping[str, Sequence[str]]) -> None:
+        super().__init__()
+        self.options = options
 
 
 class StrictHostKeys(paramiko.MissingHostKeyPolicy):

@@ -10,8 +10,9 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from deployctl.config.host import SshSettings
@@ -42,6 +43,8 @@ class Endpoint:
     hash_known_hosts: bool = False
     jumps: tuple[str, ...] = ()
     proxy_command: str | None = None
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    """Everything that `ssh -G` printed."""
 
     @property
     def place(self) -> str:
@@ -51,6 +54,11 @@ class Endpoint:
 
 def resolve(name: str, settings: SshSettings) -> Endpoint:
     """Ask OpenSSH where `settings` lead. `name` is the host's name in the profile, for errors."""
+    return endpoint(settings, asked(name, settings), os.environ)
+
+
+def asked(name: str, settings: SshSettings) -> str:
+    """What `ssh -G` prints for `settings`."""
     argv = ["ssh", "-G"]
     for option, value in (
         ("-F", settings.config_file and str(Path(settings.config_file).expanduser())),
@@ -59,9 +67,19 @@ def resolve(name: str, settings: SshSettings) -> Endpoint:
     ):
         if value:
             argv += [option, value]
+    return _ssh(name, [*argv, "--", settings.address], settings.address)
+
+
+@cache
+def defaults() -> Mapping[str, Sequence[str]]:
+    """The options of this OpenSSH without any configuration."""
+    return parse(_ssh("ssh", ["ssh", "-G", "-F", "none", "--", "nobody.invalid"], "nobody.invalid"))
+
+
+def _ssh(name: str, argv: Sequence[str], address: str) -> str:
     try:
         done = subprocess.run(
-            [*argv, "--", settings.address],
+            argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -75,18 +93,18 @@ def resolve(name: str, settings: SshSettings) -> Endpoint:
     except subprocess.TimeoutExpired as error:
         raise HostError(
             name,
-            f"OpenSSH does not resolve the address {settings.address}",
+            f"OpenSSH does not resolve the address {address}",
             f"ssh -G did not end within {RESOLVE_LIMIT:g} s",
             "look for a Match exec in your ssh_config that hangs",
         ) from error
     if done.returncode != 0:
         raise HostError(
             name,
-            f"OpenSSH does not accept the address {settings.address} or your ssh_config",
+            f"OpenSSH does not accept the address {address} or your ssh_config",
             done.stderr.strip(),
-            f"run it by hand: ssh -G {settings.address}",
+            f"run it by hand: ssh -G {address}",
         )
-    return endpoint(settings, done.stdout, os.environ)
+    return done.stdout
 
 
 def parse(text: str) -> dict[str, list[str]]:
@@ -161,12 +179,14 @@ def endpoint(settings: SshSettings, text: str, environment: Mapping[str, str]) -
         hash_known_hosts=first("hashknownhosts") == "yes",
         jumps=() if jump == "none" else tuple(part.strip() for part in jump.split(",")),
         proxy_command=None if command == "none" else expanded(command, tokens, environment),
+        options=options,
     )
 
 
 def hop(settings: SshSettings, jump: str) -> SshSettings:
     """The settings of a jump host given as `[user@]host[:port]` or `ssh://…`: what the target's
-    own settings say about keys and names does not apply to it, as with `ssh -J`."""
+    own settings say about keys and names does not apply to it, as with `ssh -J`; a key that nobody
+    has seen before is stored of the host alone whose file says so."""
     user, _, place = jump.removeprefix("ssh://").rstrip("/").rpartition("@")
     if place.startswith("["):
         host, _, port = place[1:].partition("]")
@@ -180,6 +200,5 @@ def hop(settings: SshSettings, jump: str) -> SshSettings:
         user=user or None,
         port=int(port) if port else None,
         config_file=settings.config_file,
-        accept_new=settings.accept_new,
         connect_timeout=settings.connect_timeout,
     )

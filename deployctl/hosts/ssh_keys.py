@@ -81,11 +81,13 @@ class UserKeys:
         finally:
             if agent is not None:
                 agent.close()
+        absent = any(note.startswith("the key agent at") for note in self._notes)
         raise AccessRefused(
             self._name,
             f"{self._endpoint.hostname} does not let {self._endpoint.user} in",
             "; ".join(self._notes) or "there is no key to offer",
-            f"add a key to {self._endpoint.user}'s authorized_keys there, or name the right one "
+            ("start the key agent, or " if absent else "")
+            + f"add a key to {self._endpoint.user}'s authorized_keys there, or name the right one "
             "in the host file: identity_file: ~/.ssh/…",
         )
 

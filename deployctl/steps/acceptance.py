@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
+from deployctl.steps.measuring import last_good
 from deployctl.steps.measuring.diagnosing import config_sentence, diagnosis, model_runner
 from deployctl.steps.measuring.gates import (
     ASKED,
@@ -69,16 +71,21 @@ class AcceptanceStep(Step):
         settings = profile.acceptance
         if settings is None:
             raise self.fail(context, "the profile asks for no acceptance")
-        last_good, asked = _last_good(context, settings), asked_digest(settings)
+        before = last_good.last_good(context, self.name, settings)
+        asked = asked_digest(settings)
         settings = _as_tolerant(settings, context.wanted.option(self.name, "tolerance"))
-        earlier = earlier_of(last_good, settings)
-        gate = gate_of(settings, mean_acceptance_length(pooled(earlier.values())))
-        protocol = make_protocol(settings, profile.model.served_name, gate, earlier)
+        earlier = last_good.earlier_of(before, settings)
+        protocol = make_protocol(settings, profile.model.served_name, gate_of(settings), earlier)
         with one_process(self, context) as of, open_client(context) as client:
             measured = measure(client, protocol, _shown(context))
+        protocol = _as_compared(protocol, measured)
+        if before is not None and settings.tolerance is not None and not earlier:
+            alone = f"not compared with release {before['release']}: its counts are not kept"
+            reasons = (*measured.judgement.reasons, f"{alone} by prompt")
+            measured.judgement = replace(measured.judgement, reasons=reasons)
         found = evidence_of(measured, protocol, settings)
         # Without a playbook's tolerance: what has passed is not asked about again every night.
-        found |= {ASKED: asked, "last_good": _shown_last_good(last_good, protocol, measured), **of}
+        found |= {ASKED: asked, "last_good": last_good.shown(before, protocol, measured), **of}
         found["server"]["runner"] = model_runner(context)
         if measured.judgement.verdict == "pass":
             return found
@@ -97,7 +104,7 @@ class AcceptanceStep(Step):
                 host,
                 self.name,
                 f"{verdict}: {said}",
-                next="mend what the reason names, or give it more prompts: acceptance.prompts "
+                next="fix the cause named above, or measure more prompts: acceptance.prompts "
                 "names a set, acceptance.max_prompts how many of it",
                 evidence=found,
             )
@@ -141,53 +148,12 @@ def _as_tolerant(settings: AcceptanceSettings, tolerance: float | None) -> Accep
     return settings.model_copy(update={"tolerance": float(tolerance)})
 
 
-def _last_good(context: Context, settings: AcceptanceSettings) -> dict[str, Any] | None:
-    """What the last good release reached on the same prompts: its id, length and positions.
-
-    None on the way to a release that was named: it is not asked to be the best of all.
-    """
-    if context.wanted.pinned is not None:
-        return None
-    releases = context.answers.get("releases") or {}
-    for name in ("current", "previous"):
-        release = releases.get(name)
-        manifest = (releases.get("releases") or {}).get(release) or {}
-        before = (manifest.get("evidence") or {}).get(AcceptanceStep.name) or {}
-        if before.get("verdict") != "pass":
-            continue
-        if comparable(before.get("prompts") or {}) == comparable(prompts_of(settings)):
-            return {
-                "release": release,
-                "mean_acceptance_length": before["mean_acceptance_length"],
-                "per_position": before["per_position"],
-                "by_prompt": before.get("by_prompt") or [],
-            }
-    return None
-
-
-def earlier_of(
-    last_good: Mapping[str, Any] | None, settings: AcceptanceSettings
-) -> dict[str, Counts]:
-    """What the last good release's measurement counted, by prompt; of prompts that are still in
-    the set, where it is compared with."""
-    if last_good is None or settings.tolerance is None:
-        return {}
-    there = {prompt.key for prompt in prompt_sets.load(settings.prompts).prompts}
-    return {
-        one["prompt"]: Counts(one["drafts"], one["draft_tokens"], one["accepted_tokens"])
-        for one in last_good["by_prompt"]
-        if one["prompt"] in there and one["drafts"]
-    }
-
-
-def _shown_last_good(
-    last_good: Mapping[str, Any] | None, protocol: Protocol, measured: Measured
-) -> dict[str, Any] | None:
-    """The last good release as evidence, with how many prompts both were asked."""
-    if last_good is None:
-        return None
-    shown = {name: value for name, value in last_good.items() if name != "by_prompt"}
-    return shown | {"compared": sum(key in protocol.earlier for key in measured.keys)}
+def _as_compared(protocol: Protocol, measured: Measured) -> Protocol:
+    """The protocol with the last good release's length on the prompts that both were asked."""
+    common = [protocol.earlier[key] for key in measured.keys if key in protocol.earlier]
+    return replace(
+        protocol, gate=replace(protocol.gate, last_good=mean_acceptance_length(pooled(common)))
+    )
 
 
 def _expected(found: Evidence) -> float | None:
@@ -198,8 +164,8 @@ def _expected(found: Evidence) -> float | None:
     return max(lengths, default=None)
 
 
-def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gate:
-    """The profile's gate; `last_good` is the last good release's length on the same prompts."""
+def gate_of(settings: AcceptanceSettings) -> Gate:
+    """The profile's gate."""
     floors = settings.min_length, settings.min_rate, settings.min_per_position or None
     return Gate(
         min_length=settings.min_length,
@@ -208,7 +174,6 @@ def gate_of(settings: AcceptanceSettings, last_good: float | None = None) -> Gat
         min_drafts=settings.min_drafts,
         confidence=settings.confidence,
         tolerance=settings.tolerance,
-        last_good=last_good,
         drafts_asked="min_drafts" in settings.model_fields_set
         or any(floor is not None for floor in floors),
     )
@@ -243,24 +208,6 @@ def make_protocol(
     )
 
 
-def prompts_of(settings: AcceptanceSettings) -> dict[str, Any]:
-    """How the prompts are chosen and asked, as it is stored beside a result."""
-    return {
-        "set": settings.prompts,
-        "limit": settings.max_prompts,
-        "max_tokens": settings.max_tokens,
-        "temperature": settings.temperature,
-        "thinking": settings.thinking,
-        "seed": settings.seed,
-    }
-
-
-def comparable(prompts: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same for two results to compare."""
-    names = ("set", "max_tokens", "temperature", "thinking")
-    return {name: prompts.get(name) for name in names}
-
-
 def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSettings) -> Evidence:
     """The evidence of a measurement, with everything that must be the same to compare another."""
     return {
@@ -268,7 +215,7 @@ def evidence_of(measured: Measured, protocol: Protocol, settings: AcceptanceSett
         "samples": len(measured.samples),
         "requests": measured.requests,
         "seconds": round(measured.seconds, 3),
-        "prompts": prompts_of(settings)
+        "prompts": last_good.prompts_of(settings)
         | {
             "asked": measured.requests,
             "in_set": protocol.in_set,

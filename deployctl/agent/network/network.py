@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from ..core.interface import BEAT, AgentError, Call
 from ..processes.processes import describe_process, everyone
+from ..wire.answers import Listener, Process
 
 LISTEN = "0A"
 """TCP_LISTEN in /proc/net/tcp, as the kernel's Documentation/networking/proc_net_tcp.rst says."""
@@ -26,7 +27,7 @@ RELAY_WINDOW = 1 << 20
 """Bytes that a relay sends ahead of what was acknowledged."""
 
 
-def listener(call: Call, port: int) -> Dict[str, Any]:
+def listener(call: Call, port: int) -> Listener:
     """Who listens on a TCP port of this network namespace, on any address.
 
     `holders` are described as processes are. `unknown` says why a holder could not be named
@@ -95,7 +96,7 @@ def _address(text: str) -> str:
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
 
 
-def _holders(inodes: Set[int]) -> Tuple[List[Tuple[Dict[str, Any], Set[int]]], int]:
+def _holders(inodes: Set[int]) -> Tuple[List[Tuple[Process, Set[int]]], int]:
     """Processes that hold any of these sockets, and how many processes could not be read."""
     holders = []
     unreadable = 0

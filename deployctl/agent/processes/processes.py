@@ -8,9 +8,10 @@ import select
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..core.interface import AgentError, Call
+from ..wire.answers import Process
 from . import namespaces
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -98,12 +99,15 @@ def group_members(unit: str) -> List[Stat]:
 
 
 def carrying(mark: str) -> List[Stat]:
-    """Living processes with this `NAME=value` in the environment that they were started with."""
+    """Living processes of our user with this `NAME=value` in the environment that they were
+    started with: another user could give it to any process."""
     wanted = mark.encode()
     found = []
     for stat in everyone():
         try:
             with open(f"/proc/{stat.pid}/environ", "rb") as file:
+                if os.fstat(file.fileno()).st_uid != os.geteuid():
+                    continue
                 environ = file.read().split(b"\0")
         except OSError:
             continue
@@ -164,7 +168,7 @@ def read_cmdline(pid: int) -> bytes:
         return b""
 
 
-def describe_process(stat: Stat) -> Dict[str, Any]:
+def describe_process(stat: Stat) -> Process:
     """What a person must know to recognise a process."""
     return {
         "pid": stat.pid,
@@ -247,7 +251,7 @@ def wait(held: Dict[int, int], pids: Sequence[int], seconds: float) -> List[int]
     return waiting
 
 
-def describe(call: Call, pid: int) -> Dict[str, Any]:
+def describe(call: Call, pid: int) -> Process:
     """One process; error `gone` where there is none."""
     stat = read_stat(pid)
     if stat is None:

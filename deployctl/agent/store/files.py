@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, Optional
 from ..core.atomic_files import replacing
 from ..core.interface import AgentError, Call
 from ..core.regular_files import NotRegular, digest, open_regular
+from ..wire.answers import Disk, FileContent, FileWritten, Removed
 
 ASIDE = ".removing."
 """Begins the name of what is being removed; an agent that died over it leaves it behind."""
@@ -22,12 +23,12 @@ STALE = 60.0
 """Seconds after which a file that nobody writes is left over."""
 
 
-def read(call: Call, path: str, limit: int = 1 << 20) -> Dict[str, Any]:
+def read(call: Call, path: str, limit: int = 1 << 20) -> FileContent:
     """A whole file of at most `limit` bytes; error `too-big` above that, `not-a-file` for a
     directory or device. `text` is None and `base64` given where the bytes are not UTF-8; `link`
     is where a symbolic link points. A file that does not exist is an answer: `exists` false."""
     name = call.path(path)
-    answer: Dict[str, Any] = {
+    answer: FileContent = {
         "path": name,
         "exists": False,
         "text": None,
@@ -48,12 +49,10 @@ def read(call: Call, path: str, limit: int = 1 << 20) -> Dict[str, Any]:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise AgentError("too-big", f"{name} has {status.st_size} bytes, more than {limit}")
-    answer.update(
-        exists=True,
-        sha256=hashlib.sha256(data).hexdigest(),
-        mode=stat.S_IMODE(status.st_mode),
-        size=len(data),
-    )
+    answer["exists"] = True
+    answer["sha256"] = hashlib.sha256(data).hexdigest()
+    answer["mode"] = stat.S_IMODE(status.st_mode)
+    answer["size"] = len(data)
     try:
         answer["text"] = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -67,7 +66,7 @@ def write(
     text: Optional[str] = None,
     base64: Optional[str] = None,
     mode: Optional[int] = None,
-) -> Dict[str, Any]:
+) -> FileWritten:
     """Replace a file as a whole, or leave it as it was. Directories above it are made. A
     symbolic link is replaced, what it points at stays. Without `mode` that of the file before is
     kept, and a new one gets 0600. Gives `sha256`, `size` and `mode`."""
@@ -159,7 +158,7 @@ def tree_digest(call: Call, path: str) -> Dict[str, Any]:
     }
 
 
-def remove_tree(call: Call, path: str) -> Dict[str, Any]:
+def remove_tree(call: Call, path: str) -> Removed:
     """Remove a directory, file or link, only ever below the root (`outside` otherwise). It is
     moved aside first, so that half a tree is never met under its name. Gives `removed`."""
     name = call.path(path)
@@ -182,7 +181,7 @@ def remove_tree(call: Call, path: str) -> Dict[str, Any]:
     return {"path": name, "removed": True}
 
 
-def disk(call: Call, path: str) -> Dict[str, Any]:
+def disk(call: Call, path: str) -> Disk:
     """Bytes `free` for us and `total` of the file system that `path` lies on, or would."""
     name = call.path(path)
     place = name
@@ -196,7 +195,7 @@ def disk(call: Call, path: str) -> Dict[str, Any]:
     }
 
 
-def _replace(name: str, mode: Optional[int], fill: Callable[[BinaryIO], Any]) -> Dict[str, Any]:
+def _replace(name: str, mode: Optional[int], fill: Callable[[BinaryIO], Any]) -> FileWritten:
     directory = os.path.dirname(name)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     try:

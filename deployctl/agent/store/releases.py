@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..core.atomic_files import parse_object, read_json, relink, write_text
 from ..core.interface import AgentError, Call
 from ..core.regular_files import open_regular
+from ..wire.answers import Current, Held, Recorded, Releases
 
 LEDGER_TAIL = 50
 BROKEN = "broken.json"
@@ -84,7 +85,7 @@ def _entry(line: bytes) -> Dict[str, Any]:
     return {"kind": "damaged", "line": line[:200].decode("utf-8", "backslashreplace")}
 
 
-def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Dict[str, Any]:
+def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Releases:
     """Everything a plan must know about a profile's releases.
 
     Value: `current` and `previous` (ids or None), `releases` (id to manifest, None where a
@@ -112,7 +113,7 @@ def profiles(call: Call) -> List[str]:
     return _folders(os.path.join(call.root, "profiles"))
 
 
-def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) -> Dict[str, Any]:
+def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) -> Held:
     """Hold the profile's lock until this agent ends; error `locked` names who holds it.
 
     A kernel lock: it cannot outlive its holder. `wait` is how many seconds to wait for it.
@@ -213,7 +214,7 @@ def _environments(top: str) -> Tuple[Dict[str, Any], Dict[str, List[str]]]:
 
 def switch(
     call: Call, profile: str, release: Optional[str], keep_previous: bool = False
-) -> Dict[str, Any]:
+) -> Current:
     """Make `release` current; the one that was becomes previous unless `keep_previous`."""
     home = _home(call, profile)
     current = _link(home, "current")
@@ -226,7 +227,7 @@ def switch(
     return {"current": _link(home, "current"), "previous": _link(home, "previous")}
 
 
-def record(call: Call, profile: str, entry: Dict[str, Any]) -> Dict[str, Any]:
+def record(call: Call, profile: str, entry: Dict[str, Any]) -> Recorded:
     """Append one entry to the ledger, on disk before the answer; gives its `time`."""
     home = _home(call, profile)
     os.makedirs(home, exist_ok=True)

@@ -16,6 +16,7 @@ from ..core.interface import AgentError, Call
 from ..core.regular_files import read_piece
 from ..processes.processes import stop as stop_processes
 from ..processes.processes import stop_all
+from ..wire.answers import JobLogPart
 from .job_files import JobFiles, members
 from .launching import launch
 from .supervisor import GRACE
@@ -138,7 +139,7 @@ def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
             return state(call, id)
 
 
-def log(call: Call, id: str, offset: int = 0, limit: int = PIECE) -> Dict[str, Any]:
+def log(call: Call, id: str, offset: int = 0, limit: int = PIECE) -> JobLogPart:
     """A part of the log; a negative `offset` counts from its end."""
     files = JobFiles.of(call.path(JOBS), id)
     piece = read_piece(files.log, offset, limit)

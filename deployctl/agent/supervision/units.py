@@ -22,6 +22,7 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
+from ..wire.answers import LogPart, UnitState
 from . import systemd
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
@@ -43,7 +44,7 @@ def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
     return "starting" if supervised else "lost"
 
 
-def state(call: Call, name: str) -> Dict[str, Any]:
+def state(call: Call, name: str) -> UnitState:
     """What has become of the server: state, process, release, and every process it consists of.
 
     `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
@@ -93,7 +94,7 @@ def start(
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
-) -> Dict[str, Any]:
+) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
@@ -186,7 +187,7 @@ def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
     )
 
 
-def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> Dict[str, Any]:
+def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> UnitState:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if unit.record(serial).get("state") not in (None, "starting"):
@@ -198,7 +199,7 @@ def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) ->
 
 def keep(
     call: Call, name: str, pid: Optional[int] = None, start: Optional[int] = None
-) -> Dict[str, Any]:
+) -> UnitState:
     """This process was proven (None: it was not asked): restart after failures from now on."""
     unit = Unit(call, name)
     write_json(unit.file("kept"), {"pid": pid, "start": start})
@@ -273,7 +274,7 @@ def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
         os.close(fd)
 
 
-def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str, Any]:
+def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> LogPart:
     """A part of the server's log from a byte offset, up to whole lines while it runs.
 
     A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
@@ -294,7 +295,7 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> Dict[str,
         "text": text,
         "offset": begin + len(whole),
         "size": size,
-        "turned": 0 < size < offset,
+        "turned": offset > size and os.path.exists(spec.get("log", "")),
     }
 
 

@@ -70,7 +70,7 @@ class TestListener:
             monkeypatch.setattr(os, "listdir", refuse)
             found = network.listener(call, listener.getsockname()[1])
         assert found["listening"] is True and found["holders"] == []
-        assert "cannot be seen" in found["unknown"]
+        assert "cannot be seen" in str(found["unknown"])
 
     def test_tables_that_cannot_be_read_are_unknown(
         self, call: Call, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,94 @@
+"""The wire's types are those of the operations, and hold at its edge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+
+import pytest
+
+from deployctl.agent.main import operations
+from deployctl.agent.wire.answers import RESULTS, Listener, Process, UnitState
+from deployctl.errors import ConnectionLost
+from deployctl.hosts.shapes import mismatch
+from tests.unit.hosts.scripted_agent import Message, answering, scripted
+
+PROCESS: Process = {
+    "pid": 1,
+    "start": 2,
+    "started": 3.5,
+    "comm": "c",
+    "state": "S",
+    "parent": 0,
+    "session": 1,
+    "command": "c x",
+}
+
+
+@pytest.mark.parametrize("op", sorted(RESULTS))
+def test_an_operation_gives_what_the_wire_says(op: str) -> None:
+    assert get_type_hints(operations()[op])["return"] == RESULTS[op]
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "said"),
+    [
+        (PROCESS, Process, ""),
+        ({**PROCESS, "more": 1}, Process, ""),
+        ({**PROCESS, "pid": "1"}, Process, "pid is '1', not an integer"),
+        ({**PROCESS, "pid": True}, Process, "pid is True, not an integer"),
+        ({**PROCESS, "pid": 2**64}, Process, "not an integer"),
+        ({**PROCESS, "started": float("nan")}, Process, "started is nan, not a number"),
+        ({**PROCESS, "started": 3}, Process, ""),
+        ({"pid": 1}, Process, "it lacks"),
+        ([], Process, "it is list, not an object"),
+        ({"state": "absent", "pid": None, "start": None, "release": None}, UnitState, "members"),
+        (None, Listener, "it is None, not an object"),
+        ([[1]], list[str], "[0] is list, not text"),
+        ({"a": [1, "b"]}, dict[str, list[int]], "a[1] is 'b', not an integer"),
+        ("c", int | None, "it is 'c', not an integer"),
+    ],
+)
+def test_where_a_value_differs(value: Any, shape: Any, said: str) -> None:
+    found = mismatch(value, shape)
+    assert said in found and bool(said) == bool(found)
+
+
+def test_a_wrong_answer_is_a_lost_connection() -> None:
+    unit = {"state": "running", "pid": "many", "start": 1, "release": "r", "members": []}
+    wrong = {"id": 0, "results": [{"value": unit}]}
+    with scripted(answering(wrong)) as session, pytest.raises(ConnectionLost) as caught:
+        session.call("units.state", name="x")
+    assert "units.state: pid is 'many', not an integer" in caught.value.why
+    assert caught.value.exit_code == 4
+
+
+def example(shape: Any, luck: random.Random) -> Any:
+    """A value of a type of the wire."""
+    if is_typeddict(shape):
+        return {name: example(hint, luck) for name, hint in get_type_hints(shape).items()}
+    origin, inner = get_origin(shape), get_args(shape)
+    if origin is list:
+        return [example(inner[0], luck) for _ in range(luck.randrange(3))]
+    if origin is dict:
+        return {f"k{number}": example(inner[1], luck) for number in range(luck.randrange(3))}
+    if inner:
+        return example(luck.choice(inner), luck)
+    plain = {str: "t", int: 7, float: 0.5, bool: True, type(None): None}
+    return plain.get(shape, {"any": [1]})
+
+
+@pytest.mark.parametrize("op", sorted(RESULTS))
+def test_right_values_pass_and_spoilt_ones_end_the_connection(op: str) -> None:
+    luck = random.Random(op)
+    for _ in range(20):
+        assert mismatch(example(RESULTS[op], luck), RESULTS[op]) == ""
+
+    def script(message: Message) -> Iterable[Message]:
+        if "calls" in message:
+            yield {"id": message["id"], "results": [{"value": luck.choice((None, 7, "t", [[]]))}]}
+
+    with scripted(script) as session, pytest.raises(ConnectionLost) as caught:
+        session.call(op)
+    assert op in caught.value.why and caught.value.exit_code == 4
