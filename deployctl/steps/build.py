@@ -8,10 +8,11 @@ from typing import Any
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import files
 from deployctl.steps.builds import building, environments
-from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
+from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
+    WHOLE_ANSWER,
     Answers,
     Change,
     Context,
@@ -31,7 +32,7 @@ COMMITS = ("requested", "installed", "imported")
 class BuildStep(Step):
     """From a release, branch, pull request, wheel or checkout to a filled environment."""
 
-    name = "build"
+    name = BUILD
     phase = "stage"
     failure = StagingFailed
     produces = frozenset({ENVIRONMENT})
@@ -45,7 +46,9 @@ class BuildStep(Step):
         source = wanted.profile.build.source
         if source.release is None:
             wanted_source = source.model_dump(include={"url", "ref", "pr", "wheel", "path"})
-            asked.append(Question("source", "environment.resolve_source", wanted_source))
+            moving = WHOLE_ANSWER if environments.moves(source) else ""
+            op = "environment.resolve_source"
+            asked.append(Question("source", op, wanted_source, moving=moving))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -70,9 +73,9 @@ class BuildStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key
-        session, environment = context.session, context.release.environment
+        session = context.session
         state = session.call("jobs.state", id=job_id(key))
-        facts = session.call("environment.complete", environment=environment)
+        facts = environments.complete(context)
         found = completeness.provider(facts["providers"], SHIM)
         evidence = self._evidence(context, state, found)
         if found is None:

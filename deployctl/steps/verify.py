@@ -11,7 +11,7 @@ from typing import Any
 from deployctl.config.base import Settings
 from deployctl.errors import RemoteError, StagingFailed, StepError
 from deployctl.steps.build import BuildStep
-from deployctl.steps.builds import built, damage
+from deployctl.steps.builds import built, damage, environments
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
@@ -61,12 +61,11 @@ class VerifyStep(Step):
         return Plan("unchanged", evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
-        session, environment = context.session, context.release.environment
         build = context.wanted.profile.build
         deep = bool(context.wanted.option(self.name, DEEP, False))
         context.progress("checking records")
         try:
-            facts = session.call("environment.complete", environment=environment, deep=deep)
+            facts = environments.complete(context, deep)
         except RemoteError as error:
             if error.kind != "no-environment":
                 raise
@@ -81,7 +80,12 @@ class VerifyStep(Step):
             "freeze": freeze_digest(facts["distributions"]),
             "packages": {d["name"]: d["version"] for d in facts["distributions"]},
             "problems": problems,
+            "checks": [
+                {"name": "base", "verdict": "warning", "message": text, "say": text}
+                for text in completeness.inherited(facts, SHIM)
+            ],
         }
+        from_base = bool(problems) and all(text.endswith(" already") for text in problems)
         if not problems:
             context.progress("importing extensions")
             imports = self._imports(context, facts)
@@ -102,7 +106,7 @@ class VerifyStep(Step):
                 context,
                 f"environment {context.release.environment_key} is not whole",
                 "\n".join(problems),
-                damage.REBUILT,
+                damage.in_base(build.base) if from_base else damage.REBUILT,
                 evidence,
             )
         self._fixes(context, facts["site_packages"], evidence)

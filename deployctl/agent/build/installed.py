@@ -18,6 +18,7 @@ from ..wire.answers import Process
 from .dist_records import record_hash, site_packages
 
 SHOWN = 10
+INHERITED = 100
 
 # One child imports torch and forks once an extension: two variants of one extension register the
 # same operators and cannot live in one process.
@@ -69,12 +70,19 @@ json.dump(found, answer)
 
 
 def complete(
-    call: Call, environment: str, package: str = "vllm", deep: bool = False
+    call: Call,
+    environment: str,
+    package: str = "vllm",
+    deep: bool = False,
+    base: Optional[str] = None,
 ) -> Dict[str, Any]:
     """What `environment` holds, by its records: every distribution with its version, which of
-    them provide `package`, and every recorded file that is missing or has another size (another
-    hash, when `deep`). Errors: `no-environment`."""
+    them provide `package` (and what they `needs`), and every recorded file that is missing or has
+    another size (another hash, when `deep`). What is so in the environment `base` already, from
+    which this one was linked, is `inherited` instead. Errors: `no-environment`."""
     site = site_packages(call.path(environment))
+    before = _base_site(call, base)
+    inherited: List[Dict[str, str]] = []
     distributions = [_distribution(path, package) for path in _dist_infos(site)]
     problems: List[str] = []
     entries = 0
@@ -82,6 +90,9 @@ def complete(
         call.step()
         count, wrong = _check_record(call, site, found.pop("record"), deep)
         entries += count
+        known = _wrong_before(call, before, found["dist_info"], deep) if wrong else []
+        inherited += [{"name": found["name"], "text": text} for text in wrong if text in known]
+        wrong = [text for text in wrong if text not in known]
         found["problems"] = len(wrong)
         problems += [f"{found['name']}: {text}" for text in wrong]
     extensions = sorted(
@@ -97,9 +108,27 @@ def complete(
         "entries": entries,
         "problems": problems[:SHOWN],
         "problem_count": len(problems),
+        "inherited": inherited[:INHERITED],
         "extensions": extensions,
         "deep": deep,
     }
+
+
+def _base_site(call: Call, base: Optional[str]) -> Optional[str]:
+    """Where a base's distributions lie; None where there is none (any more)."""
+    try:
+        return None if base is None else site_packages(call.path(base))
+    except AgentError:
+        return None
+
+
+def _wrong_before(call: Call, site: Optional[str], info: str, deep: bool) -> List[str]:
+    """What is wrong with the same distribution in the base."""
+    path = os.path.join(site or "", info)
+    if site is None or not os.path.isdir(path):
+        return []
+    record = _text(os.path.join(path, "RECORD"))
+    return _check_record(call, site, list(csv.reader((record or "").splitlines())), deep)[1]
 
 
 def imports(
@@ -164,7 +193,7 @@ def _distribution(path: str, package: str) -> Dict[str, Any]:
     direct = _text(os.path.join(path, "direct_url.json"))
     record = _text(os.path.join(path, "RECORD"))
     rows = list(csv.reader(record.splitlines())) if record else []
-    normal = re.sub(r"[-_.]+", "_", name).lower()
+    normal = _normal(name)
     installer = (_text(os.path.join(path, "INSTALLER")) or "").strip() or None
     holds = any(row and row[0] == f"{package}/__init__.py" for row in rows)
     return {
@@ -173,10 +202,23 @@ def _distribution(path: str, package: str) -> Dict[str, Any]:
         "dist_info": os.path.basename(path),
         "installer": installer,
         "direct_url": json.loads(direct) if direct else None,
+        "needs": _needs(metadata) if holds else [],
         # A dist-info of the package's own name without a record is a half install.
         "provides": holds or (normal == package and not rows),
         "record": rows,
     }
+
+
+def _needs(metadata: Optional[str]) -> List[str]:
+    """The names of the distributions that one requires itself, extras left out."""
+    headers = Parser().parsestr(metadata or "", headersonly=True)
+    wanted = [str(line) for line in headers.get_all("Requires-Dist", [])]
+    names = [re.match(r"[A-Za-z0-9._-]+", line) for line in wanted if "extra ==" not in line]
+    return sorted({_normal(name.group()) for name in names if name})
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def _check_record(

@@ -281,7 +281,7 @@ def already_built(context: Context) -> bool:
     if state["state"] != "done":
         return False
     try:
-        facts = session.call("environment.complete", environment=context.release.environment)
+        facts = environments.complete(context)
     except RemoteError as error:
         if error.kind != "no-environment":
             raise

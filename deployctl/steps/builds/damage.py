@@ -6,11 +6,20 @@ It stays as it is, since something may serve from it: the next build makes anoth
 from __future__ import annotations
 
 from deployctl.errors import ConnectionLost, RemoteError, StepError
+from deployctl.steps.builds import environments
 from deployctl.steps.builds.environments import SHIM, sealed
 from deployctl.steps.interface import Context, Step
 from deployctl.vllm.builds import completeness
 
 REBUILT = "run: deployctl up (another one is built beside it)"
+
+
+def in_base(base: str | None) -> str:
+    """What to do about a base that somebody edited: another link of it is as it is."""
+    return (
+        f"install these distributions again in {base} (pip install --force-reinstall --no-deps "
+        "NAME==VERSION), or choose another build.base"
+    )
 
 
 def break_seal(context: Context, problems: list[str]) -> None:
@@ -44,9 +53,7 @@ def blamed(step: Step, context: Context, failure: StepError) -> StepError:
 
 def _problems(context: Context) -> list[str]:
     try:
-        facts = context.session.call(
-            "environment.complete", environment=context.release.environment
-        )
+        facts = environments.complete(context)
     except RemoteError as error:
         if error.kind != "no-environment":
             raise

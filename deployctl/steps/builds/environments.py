@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.config.build import BuildSettings, SourceSettings
 from deployctl.steps.identity import digest
-from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
 from deployctl.vllm.builds import recipes
 
 # How a build is carried out does not change what comes out of it.
@@ -20,6 +20,8 @@ _NOT_BUILT: Any = {
 }
 # What makes a wheel, of the build settings; the rest makes the environment around it.
 _WHEEL = {"python", "target", "torch_backend", "wheels", "base", "env", "submodules"}
+BUILD = "build"
+"""The step's name."""
 SHIM = "deployctl"
 """The installer's name of a dist-info that only lends the name `vllm`."""
 
@@ -93,6 +95,12 @@ def is_git(source: SourceSettings) -> bool:
     return source.pr is not None or source.ref is not None or source.path is not None
 
 
+def moves(source: SourceSettings) -> bool:
+    """Whether a source is a name in somebody's repository, which may be moved at any time; a
+    checkout is each host's own."""
+    return source.pr is not None or source.ref is not None
+
+
 def describe(source: SourceSettings, resolved: Mapping[str, Any] | None) -> str:
     """A source as people name it."""
     if source.release is not None:
@@ -150,3 +158,12 @@ def wish(build: BuildSettings, key: str) -> recipes.Wish:
         compile_bytecode=build.compile_bytecode,
         base=build.base,
     )
+
+
+def complete(context: Context, deep: bool = False) -> dict[str, Any]:
+    """What the environment of a release holds, against its base where it was linked from one."""
+    base = context.wanted.profile.build.base
+    facts: dict[str, Any] = context.session.call(
+        "environment.complete", environment=context.release.environment, deep=deep, base=base
+    )
+    return facts

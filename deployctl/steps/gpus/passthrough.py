@@ -176,7 +176,12 @@ def cuda(probe: Look, conf_path: str) -> Iterator[Finding]:
     if error is None and not probe["count"]:
         yield Finding("cuda", "failed", 0, "a GPU", "CUDA sees no GPU")
     elif error is None:
-        yield Finding("cuda", "ok", f"{probe['count']} GPUs, CUDA {probe['version']}", "a context")
+        yield Finding(
+            "cuda",
+            "ok",
+            f"{probe['count']} GPUs, CUDA {cuda_version(probe['version'])}",
+            "a context",
+        )
     elif error["code"] == OUT_OF_MEMORY:
         say = "CUDA works, but a GPU has no memory left for a context: see deployctl clean --plan"
         yield Finding("cuda", "warning", error, "a context on every GPU", say)
@@ -200,3 +205,8 @@ def _refused(path: str, error: str, conf_path: str) -> Finding:
     where = MACHINE if error in ("ENXIO", "ENODEV", "EIO") else conf_path
     say = f"{path} cannot be opened: {error}{', ' + why if why else ''}"
     return Finding("permission", "failed", error, "readable and writable", say, where, lines)
+
+
+def cuda_version(number: int | None) -> str:
+    """CUDA's version as people write it, from cuDriverGetVersion: 13000 is 13.0, 12080 is 12.8."""
+    return "unknown" if number is None else f"{number // 1000}.{number % 1000 // 10}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -52,7 +53,27 @@ def record_problems(facts: Mapping[str, Any], shim: str) -> list[str]:
         problems += facts["problems"]
         if count > len(facts["problems"]):
             problems.append(f"and {count - len(facts['problems'])} more")
-    return problems
+    return [*problems, *(text for own, text in _inherited(facts, real[0]) if own)]
+
+
+def inherited(facts: Mapping[str, Any], shim: str) -> list[str]:
+    """What somebody changed in the base of an in-place environment, of distributions that are
+    neither vLLM's nor what it requires itself: a warning."""
+    real = provider(facts["providers"], shim)
+    return [text for own, text in _inherited(facts, real or {}) if not own]
+
+
+def _inherited(facts: Mapping[str, Any], real: Mapping[str, Any]) -> list[tuple[bool, str]]:
+    """What was so in the base already, with whether it is vLLM's own or what it requires."""
+    own = {_normal(str(real.get("name"))), *real.get("needs", ())}
+    return [
+        (_normal(found["name"]) in own, f"{found['name']}: {found['text']}, in its base already")
+        for found in facts.get("inherited", ())
+    ]
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def missing_extensions(paths: Iterable[str], target: str) -> list[str]:

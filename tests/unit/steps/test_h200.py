@@ -75,5 +75,5 @@ def test_the_measured_tables() -> None:
 
 def test_cuda_as_it_answered() -> None:
     (finding,) = passthrough.cuda(case("doctor")["cuda"], "conf")
-    assert (finding.verdict, finding.measured) == ("ok", "2 GPUs, CUDA 13000")
+    assert (finding.verdict, finding.measured) == ("ok", "2 GPUs, CUDA 13.0")
     assert {f["verdict"] for f in case("doctor")["idle"]} == {"ok"}

@@ -50,6 +50,22 @@ def test_a_cut_off_install() -> None:
     assert found[1:] == ["vllm: x is missing", "and 39051 more"]
 
 
+def test_what_the_base_has_is_a_warning_but_for_vllm_and_what_it_requires() -> None:
+    """Found: a CA appended to certifi's bundle, and an in-place environment is never verified."""
+    changed = [
+        {"name": "certifi", "text": "certifi/cacert.pem has 9 bytes, recorded are 7"},
+        {"name": "Torch", "text": "torch/x.py is missing"},
+        {"name": "vllm", "text": "vllm/y.py is missing"},
+    ]
+    known = facts(provider(needs=["torch", "requests"]), inherited=changed)
+    assert completeness.record_problems(known, SHIM) == [
+        "Torch: torch/x.py is missing, in its base already",
+        "vllm: vllm/y.py is missing, in its base already",
+    ]
+    (warned,) = completeness.inherited(known, SHIM)
+    assert warned.startswith("certifi: certifi/cacert.pem has 9 bytes")
+
+
 CUDA = [
     "vllm/_C.abi3.so",
     "vllm/_moe_C.abi3.so",
