@@ -3,6 +3,7 @@
 ::
 
     DeployError                      1   internal error
+    ├── InternalError                1   a bug of ours at one host, or of a command
     ├── UsageError                   2   the command line is wrong
     ├── ConfigError                  3   a profile, host file or playbook is invalid
     ├── HostError                    4   a host cannot be used
@@ -52,6 +53,10 @@ class DeployError(Exception):
     def parts(self) -> dict[str, str]:
         """Its three lines, for a document."""
         return {"what": self.what, "why": self.why, "next": self.next}
+
+
+class InternalError(DeployError):
+    """A bug of ours; its traceback is in a file, which `next` names."""
 
 
 class UsageError(DeployError):

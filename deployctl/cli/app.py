@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -87,6 +88,7 @@ def main() -> None:
     """Entry of the console script."""
     output.prepare()
     try:
+        _look_around()
         code = app(standalone_mode=False)
     except DeployError as error:
         _tell(error)
@@ -101,6 +103,18 @@ def main() -> None:
         code = _internal(error)
     output.settle()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _look_around() -> None:
+    """Raise `UsageError` where the working directory was removed: nothing can be looked up."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the working directory does not exist any more",
+            str(error),
+            "change to one that exists",
+        ) from error
 
 
 def _tell(error: DeployError) -> None:
@@ -123,20 +137,7 @@ def _usage(error: Any) -> int:
 
 
 def _internal(error: Exception) -> int:
-    import tempfile
-    import traceback
+    from deployctl import bugs
 
-    from deployctl.config import redaction
-
-    with tempfile.NamedTemporaryFile(
-        "w",
-        prefix="deployctl-",
-        suffix=".traceback",
-        delete=False,
-        encoding="utf-8",
-        errors="backslashreplace",
-    ) as file:
-        file.write(redaction.text("".join(traceback.format_exception(error))))
-    output.note(f"error: internal error, {type(error).__name__}: {error}")
-    output.note(f"  next: please report it with the traceback in {file.name}")
+    _tell(bugs.internal("", error))
     return 1

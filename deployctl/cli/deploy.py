@@ -50,6 +50,8 @@ def up(
     keep_failed: options.KeepFailed = False,
     only_if_changed: options.OnlyIfChanged = False,
     lock_wait: options.LockWait = "0s",
+    parallel: options.Parallel = options.PARALLEL,
+    fail_fast: options.FailFast = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="The same as `plan`.")] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -57,7 +59,7 @@ def up(
 ) -> None:
     """Make the profile's hosts serve what it says, and prove it."""
     if dry_run:
-        plan(profile, None, skip, sets, hosts, False, as_json)
+        plan(profile, None, skip, sets, hosts, False, parallel, as_json)
     running.perform(
         profile,
         None,
@@ -68,6 +70,8 @@ def up(
         keep_failed=keep_failed,
         only_if_changed=only_if_changed,
         lock_wait=lock_wait,
+        parallel=parallel,
+        fail_fast=fail_fast,
         as_json=as_json,
         quiet=quiet,
         metrics_file=metrics_file,
@@ -84,6 +88,8 @@ def run_playbook(
     keep_failed: options.KeepFailed = False,
     only_if_changed: options.OnlyIfChanged = False,
     lock_wait: options.LockWait = "0s",
+    parallel: options.Parallel = options.PARALLEL,
+    fail_fast: options.FailFast = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     metrics_file: options.MetricsFile = None,
@@ -99,6 +105,8 @@ def run_playbook(
         keep_failed=keep_failed,
         only_if_changed=only_if_changed,
         lock_wait=lock_wait,
+        parallel=parallel,
+        fail_fast=fail_fast,
         as_json=as_json,
         quiet=quiet,
         metrics_file=metrics_file,
@@ -116,6 +124,7 @@ def plan(
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help=f"Exit {PLAN_HAS_CHANGES} for changes.")
     ] = False,
+    parallel: options.Parallel = options.PARALLEL,
     as_json: options.Json = False,
 ) -> None:
     """Show what `up` would change and why; touch nothing."""
@@ -127,7 +136,7 @@ def plan(
     loaded = running.load(profile, sets, hosts)
     chosen = running.load_playbook(loaded.playbook if playbook is None else playbook)
     running.check_skip(skip, chosen)
-    found = survey(loaded, chosen, Options(skip=frozenset(skip)))
+    found = survey(loaded, chosen, Options(skip=frozenset(skip), parallel=parallel))
     made = document.plan(loaded.name, chosen.name, found)
     made["exposure"] = exposure.document(loaded, chosen)
     code = PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deployctl.cli import completion
+from deployctl.engine.run.pool import PARALLEL as PARALLEL
 
 Profile = Annotated[
     str,
@@ -60,6 +61,13 @@ OnlyIfChanged = Annotated[
 KeepFailed = Annotated[
     bool,
     typer.Option("--keep-failed", help="Leave a release that failed its gate; do not go back."),
+]
+Parallel = Annotated[int, typer.Option(min=1, metavar="N", help="Hosts at work at the same time.")]
+FailFast = Annotated[
+    bool,
+    typer.Option(
+        "--fail-fast", help="Once a host has failed, begin with no other and switch none."
+    ),
 ]
 MetricsFile = Annotated[
     Path | None,

@@ -24,6 +24,8 @@ def rollback(
     sets: options.Sets = [],
     hosts: options.Hosts = [],
     lock_wait: options.LockWait = "0s",
+    parallel: options.Parallel = options.PARALLEL,
+    fail_fast: options.FailFast = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -35,6 +37,8 @@ def rollback(
         hosts=hosts,
         release=release,
         lock_wait=lock_wait,
+        parallel=parallel,
+        fail_fast=fail_fast,
         as_json=as_json,
         quiet=quiet,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from deployctl.cli import output
+from deployctl.cli import options, output
 from deployctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def perform(
     release: str = "",
     only_if_changed: bool = False,
     lock_wait: str = "0s",
+    parallel: int = options.PARALLEL,
+    fail_fast: bool = False,
     as_json: bool = False,
     quiet: bool = False,
     metrics_file: Path | None = None,
@@ -93,7 +95,7 @@ def perform(
         for said in exposure.warnings(profile):
             output.warn(said)
 
-    options = Options(
+    asked = Options(
         skip=frozenset(skip),
         steps=step_options or {},
         check_gates=check_gates,
@@ -101,9 +103,11 @@ def perform(
         keep_failed=keep_failed,
         release=release,
         only_if_changed=only_if_changed,
+        parallel=parallel,
+        fail_fast=fail_fast,
         render=lambda record: redaction.document(render(record)),
     )
-    document = _run(profile, chosen, options, quiet)
+    document = _run(profile, chosen, asked, quiet)
     if metrics_file is not None:
         _write_metrics(document, metrics_file)
     if as_json:
@@ -115,14 +119,14 @@ def perform(
     raise typer.Exit(document["exit_code"])
 
 
-def _run(profile: Profile, playbook: Playbook, options: Any, quiet: bool) -> dict[str, Any]:
+def _run(profile: Profile, playbook: Playbook, asked: Any, quiet: bool) -> dict[str, Any]:
     from deployctl.config import redaction
     from deployctl.engine.run.coordinator import run
     from deployctl.report import document, store, terminal
 
     with terminal.listener(quiet) as listen:
         made: dict[str, Any] = redaction.document(
-            document.report(run(profile, playbook, options, listen))
+            document.report(run(profile, playbook, asked, listen))
         )
     try:
         store.save(made)

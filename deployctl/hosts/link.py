@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployctl import cancel
 from deployctl.agent.wire.messages import LONGEST_LINE
 from deployctl.errors import ConnectionLost
 from deployctl.hosts.interface import Channel, Ending
@@ -22,6 +23,8 @@ NOISE_KEPT = 2000
 JOIN_LIMIT = 5.0
 LOST: Message = {}
 """What a request finds in its box when the connection is gone."""
+WOKEN: Message = {}
+"""What it finds there when whoever waits for it is interrupted."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,12 @@ class Link:
         return request
 
     def receive(self, request: Request) -> Message:
-        """The next message about a request, blocking; raises `ConnectionLost` at the end."""
-        message, size = request.box.get()
+        """The next message about a request, blocking; raises `ConnectionLost` at the end, and
+        `Cancelled` for an interrupt of this thread."""
+        with cancel.waking(lambda: request.box.put((WOKEN, 0))):
+            while (found := request.box.get())[0] is WOKEN:
+                cancel.check()
+        message, size = found
         self._count("in", -size)
         if message is LOST:
             raise self.gone()

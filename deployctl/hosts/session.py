@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from deployctl import cancel
 from deployctl.agent.wire.answers import RESULTS
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts import refusal
@@ -141,6 +142,7 @@ class Session:
                 return ready
 
     def _request(self, calls: Sequence[Call], on_event: Event | None) -> list[Any]:
+        cancel.check()
         request = self._open(calls, eventful=on_event is not None)
         try:
             while "results" not in (message := self._link.receive(request)):

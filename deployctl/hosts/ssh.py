@@ -36,6 +36,9 @@ CLOSE_LIMIT = 3.0
 STDERR_KEPT = 4000
 MOST_HOPS = 8
 
+WEAK = ("3des", "md5", "arcfour", "blowfish", "-96", "group1-")
+"""Parts of the names of algorithms that paramiko offers and OpenSSH no longer does."""
+
 
 class SshTransport:
     """Starts programs on a machine over SSH. Connects when first asked to.
@@ -141,6 +144,10 @@ class SshTransport:
             transport = paramiko.Transport(sock, **options)
             security = transport.get_security_options()
             security.key_types = known_hosts.preferred_types(known, tuple(security.key_types))
+            for kind in ("ciphers", "digests", "kex"):
+                offered = getattr(security, kind)
+                strong = [one for one in offered if not any(weak in one for weak in WEAK)]
+                setattr(security, kind, tuple(strong))
             return transport
 
         options: dict[str, Any] = {

@@ -41,6 +41,7 @@ def _host(host: HostRecord) -> dict[str, Any]:
         "restored": host.restored,
         "earlier": host.earlier,
         "declined": host.declined,
+        "held_back": host.held_back,
         "round_trips": host.round_trips,
         "without_service": host.without_service and round(host.without_service, 3),
         "still_without_service": host.still_without_service,

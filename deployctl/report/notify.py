@@ -97,7 +97,10 @@ def _post(
         )
     except TimeoutError:
         return f"Timeout: no answer within {settings.timeout:g} s"
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
+        # Its words hold a part of the URL, which is a secret as a whole.
+        return f"the value of {settings.webhook.env} is no URL of a webhook"
+    except httpx.HTTPError as error:
         return f"{type(error).__name__}: {error}"
     return "" if 200 <= status < 300 else f"HTTP {status}"
 

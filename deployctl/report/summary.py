@@ -26,6 +26,8 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
             if step["step"] in known:
                 details = known[step["step"]].details(step["evidence"])
                 yield from (f"    {line}" for line in details)
+        if host.get("held_back"):
+            yield f"  not done: {host['held_back']}"
         if host.get("declined"):
             yield f"  {host['declined']}"
         if host["took_up"]:

@@ -7,11 +7,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from deployctl.engine.run import events
 from deployctl.engine.run.events import Event, Listener
+from deployctl.engine.run.record import HostRecord, outcome
 from deployctl.report import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 MARKS = {
     "changed": "done",
@@ -47,9 +52,14 @@ class Plain:
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], tuple[str, int]] = {}
+        self._alone = True
 
     def hear(self, event: Event) -> None:
         if isinstance(event, events.StepProgress) and not self._is_news(event):
+            return
+        if isinstance(event, events.RunStarted):
+            self._alone = len(event.hosts) == 1
+        if isinstance(event, events.HostEnded) and self._alone:
             return
         text = describe(event)
         if text:
@@ -86,7 +96,17 @@ def describe(event: Event) -> str:
             if record.error is not None:
                 reason = record.error.what
             return f"{event.host}: {record.step}: {MARKS[record.status]} {reason}".rstrip()
+        case events.HostEnded():
+            return _ended(event.record)
     return ""
+
+
+def _ended(host: HostRecord) -> str:
+    """How a host's part of a run has ended, in a line."""
+    release = f", release {host.release}" if host.release else ""
+    why = f": {host.error.what}" if host.error is not None else ""
+    why = f": {host.held_back}" if host.held_back else why
+    return f"{host.host}: {outcome([host])[0]}{release}{why}"
 
 
 @contextmanager
@@ -96,7 +116,6 @@ def _live() -> Iterator[Listener]:
         BarColumn,
         Progress,
         SpinnerColumn,
-        TaskID,
         TextColumn,
         TimeElapsedColumn,
     )
@@ -104,7 +123,7 @@ def _live() -> Iterator[Listener]:
     console = Console(stderr=True)
     progress = Progress(
         SpinnerColumn(),
-        TextColumn("{task.fields[host]}"),
+        TextColumn("{task.fields[host]}", markup=False),
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=24),
         TimeElapsedColumn(),
@@ -112,30 +131,56 @@ def _live() -> Iterator[Listener]:
         console=console,
         transient=True,
     )
-    tasks: dict[tuple[str, str], TaskID] = {}
-
-    def listen(event: Event) -> None:
-        match event:
-            case events.StepStarted():
-                tasks[event.host, event.step] = progress.add_task(
-                    event.step, total=None, host=event.host, note=""
-                )
-            case events.StepProgress() if (event.host, event.step) in tasks:
-                progress.update(
-                    tasks[event.host, event.step],
-                    total=None if event.fraction is None else 1.0,
-                    completed=event.fraction or 0.0,
-                    note=printable.line(f"{event.phase} {event.detail}"[:80]),
-                )
-            case events.StepEnded():
-                known = tasks.pop((event.host, event.record.step), None)
-                if known is not None:
-                    progress.remove_task(known)
-                text = printable.line(describe(event))
-                console.print(text, markup=False, highlight=False, soft_wrap=True)
-            case events.StepNote() | events.RunStarted() | events.Waiting():
-                text = printable.line(describe(event))
-                console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     with progress:
-        yield listen
+        yield Lines(progress, console).hear
+
+
+class Lines:
+    """A line for each host at work: its step, how far that is, and since when. What has ended
+    scrolls by: each step of an only host, of several each host and every failure."""
+
+    def __init__(self, progress: Progress, console: Console) -> None:
+        self._progress = progress
+        self._console = console
+        self._tasks: dict[str, TaskID] = {}
+        self._alone = True
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case events.RunStarted():
+                self._alone = len(event.hosts) == 1
+                self._print(describe(event))
+            case events.Connecting():
+                self._show(event.host, "connect")
+            case events.StepStarted():
+                self._show(event.host, event.step)
+            case events.StepProgress():
+                self._show(event.host, event.step, f"{event.phase} {event.detail}", event.fraction)
+            case events.StepEnded():
+                if self._alone or event.record.error is not None:
+                    self._print(describe(event))
+            case events.HostEnded():
+                known = self._tasks.pop(event.record.host, None)
+                if known is not None:
+                    self._progress.remove_task(known)
+                if not self._alone:
+                    self._print(describe(event))
+            case events.StepNote() | events.Waiting():
+                self._print(describe(event))
+
+    def _print(self, text: str) -> None:
+        line = printable.line(text)
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _show(self, host: str, step: str, note: str = "", fraction: float | None = None) -> None:
+        if host not in self._tasks:
+            self._tasks[host] = self._progress.add_task(step, total=None, host=host, note="")
+        known = self._tasks[host]
+        if self._progress.tasks[self._progress.task_ids.index(known)].description != step:
+            self._progress.reset(known, total=None, description=step)
+        self._progress.update(
+            known,
+            total=None if fraction is None else 1.0,
+            completed=fraction or 0.0,
+            note=printable.line(note.strip()[:80]),
+        )

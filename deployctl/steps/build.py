@@ -7,10 +7,11 @@ from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.steps.builds import building, environments
-from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
+from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
+    WHOLE_ANSWER,
     Answers,
     Change,
     Context,
@@ -30,7 +31,7 @@ COMMITS = ("requested", "installed", "imported")
 class BuildStep(Step):
     """From a release, branch, pull request, wheel or checkout to a filled environment."""
 
-    name = "build"
+    name = BUILD
     phase = "stage"
     failure = StagingFailed
     produces = frozenset({ENVIRONMENT})
@@ -44,7 +45,9 @@ class BuildStep(Step):
         source = wanted.profile.build.source
         if source.release is None:
             wanted_source = source.model_dump(include={"url", "ref", "pr", "wheel", "path"})
-            asked.append(Question("source", "environment.resolve_source", wanted_source))
+            moving = WHOLE_ANSWER if environments.moves(source) else ""
+            op = "environment.resolve_source"
+            asked.append(Question("source", op, wanted_source, moving=moving))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:

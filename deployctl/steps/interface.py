@@ -48,6 +48,8 @@ class Deployment:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     skip: frozenset[str] = frozenset()
     check_gates: bool = False
+    settled: Mapping[str, Any] = field(default_factory=dict)
+    """What moving names stand for in this run, by the key of the question about each."""
     pinned: ReleasePaths | None = None
     """This very release, whatever would follow from the profile: the way back names it."""
 
@@ -68,6 +70,13 @@ class Question:
     op: str
     args: Mapping[str, Any] = field(default_factory=dict)
     where: Literal["host", "node"] = "host"
+    moving: str = ""
+    """What it asks about is a name that moves, and its answer's `commit` what that stands for: one
+    host's holds for all hosts of a run, as the answer itself (`WHOLE_ANSWER`) or by asking again
+    with the commit as this argument."""
+
+
+WHOLE_ANSWER = "answer"
 
 
 @dataclass(frozen=True)

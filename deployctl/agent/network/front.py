@@ -17,6 +17,8 @@ from contextlib import suppress
 from typing import Any, Dict
 
 PIECE = 65536
+MOST = 4096
+"""Connections at once; each takes two descriptors and some memory."""
 
 
 def read(path: str) -> Dict[str, Any]:
@@ -44,8 +46,19 @@ def _allow_connections() -> None:
 async def _serve(path: str) -> None:
     settings = read(path)
 
+    limit = min(MOST, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 64) // 2)
+    relayed = 0
+
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _relay(path, reader, writer)
+        nonlocal relayed
+        if relayed >= limit:
+            writer.close()
+            return
+        relayed += 1
+        try:
+            await _relay(path, reader, writer)
+        finally:
+            relayed -= 1
 
     server = await asyncio.start_server(accept, settings["host"], settings["port"])
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

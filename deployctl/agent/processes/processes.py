@@ -99,12 +99,15 @@ def group_members(unit: str) -> List[Stat]:
 
 
 def carrying(mark: str) -> List[Stat]:
-    """Living processes with this `NAME=value` in the environment that they were started with."""
+    """Living processes of our user with this `NAME=value` in the environment that they were
+    started with: another user could give it to any process."""
     wanted = mark.encode()
     found = []
     for stat in everyone():
         try:
             with open(f"/proc/{stat.pid}/environ", "rb") as file:
+                if os.fstat(file.fileno()).st_uid != os.geteuid():
+                    continue
                 environ = file.read().split(b"\0")
         except OSError:
             continue

@@ -53,7 +53,9 @@ def family(pid: Optional[int], serial: str) -> List[processes.Stat]:
 def _marked(pid: int, mark: bytes) -> bool:
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
-            return mark in file.read().split(b"\0")
+            # Another user could give the mark to any process.
+            own = os.fstat(file.fileno()).st_uid == os.geteuid()
+            return own and mark in file.read().split(b"\0")
     except OSError:
         return False
 

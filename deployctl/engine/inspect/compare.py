@@ -10,7 +10,7 @@ from deployctl.config.profile import Profile
 from deployctl.engine.ledger.entries import made_from
 from deployctl.engine.ledger.rollback import resolve
 from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.strategies import slots
 from deployctl.hosts.session import Session
 from deployctl.steps import registry
@@ -120,4 +120,4 @@ def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
         errors = {name: failed[name]["error"] for name in ids if name in failed}
         return {"old": ids[0], "new": ids[1], "failed": errors, **manifests(old, new)}
 
-    return {"schema": SCHEMA, "profile": profile.name, "hosts": each_host(profile, look)}
+    return {"schema": SCHEMA, "profile": profile.name, "hosts": fan_out(profile, look)}

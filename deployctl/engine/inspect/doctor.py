@@ -7,7 +7,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.plan import ask
 from deployctl.steps.interface import Deployment, Question
 from deployctl.steps.preflight import PreflightStep, findings_of
@@ -25,4 +25,4 @@ def examine(profile: Profile) -> dict[str, Any]:
         answers, _ = ask(connected, asked)
         return {"findings": [finding.tell() for finding in findings_of(wanted, answers)]}
 
-    return {"schema": SCHEMA, "profile": profile.name, "hosts": each_host(profile, look)}
+    return {"schema": SCHEMA, "profile": profile.name, "hosts": fan_out(profile, look)}

@@ -7,7 +7,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.fan_out import fan_out
 from deployctl.errors import UsageError
 
 SCHEMA = "deployctl.jobs/1"
@@ -28,7 +28,7 @@ def stop(profile: Profile, job: str) -> dict[str, Any]:
         told = {"was": known[job], "state": ended["state"], "members": ended["members"]}
         return {"job": job, **told}
 
-    hosts = [host for host in each_host(profile, end) if "job" in host or "error" in host]
+    hosts = [host for host in fan_out(profile, end) if "job" in host or "error" in host]
     if not hosts:
         at_work = ", ".join(dict.fromkeys(running)) or "none"
         raise UsageError(f"there is no job {job}", next=f"jobs that run: {at_work}")

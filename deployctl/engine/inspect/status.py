@@ -9,7 +9,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run import recovery
 from deployctl.engine.run.connect import Connected, connect
-from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.plan import ask
 from deployctl.engine.strategies import slots
 from deployctl.errors import NotReady, UsageError
@@ -65,7 +65,7 @@ def survey(profile: Profile) -> dict[str, Any]:
             found |= left(Deployment(serving, host), connected)
         return _with_front(found, answers) if slots.blue_green(profile) else found
 
-    hosts = [{**UNREACHED, **host} for host in each_host(profile, look, alone=True)]
+    hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
 
 
@@ -216,7 +216,7 @@ def ledger(profile: Profile, last: int) -> dict[str, Any]:
         damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
         return {"runs": _runs(entries)[-last:], "damaged": damaged}
 
-    found = each_host(profile, look, alone=True)
+    found = fan_out(profile, look, alone=True)
     hosts = [{"runs": [], "damaged": [], **host} for host in found]
     return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}
 

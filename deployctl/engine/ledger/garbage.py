@@ -10,7 +10,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger import lock
 from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.strategies.slots import SLOTS
 from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
@@ -97,7 +97,7 @@ def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:
     def clear(host: HostSettings, connected: Connected) -> dict[str, Any]:
         return _host(host, connected, profile.name, keep, dry_run)
 
-    hosts = each_host(profile, clear)
+    hosts = fan_out(profile, clear)
     return {"schema": SCHEMA, "profile": profile.name, "dry_run": dry_run, "hosts": hosts}
 
 

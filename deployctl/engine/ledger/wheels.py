@@ -8,7 +8,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.fan_out import fan_out
 from deployctl.errors import UsageError
 from deployctl.hosts.session import Session
 from deployctl.steps.build import BuildStep
@@ -30,7 +30,7 @@ def listing(profile: Profile) -> dict[str, Any]:
             "running": [str(job["id"]) for job in jobs if job["state"] == "running"],
         }
 
-    return {"schema": SCHEMA, "hosts": each_host(profile, look)}
+    return {"schema": SCHEMA, "hosts": fan_out(profile, look)}
 
 
 def prune(profile: Profile, limit: int) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def prune(profile: Profile, limit: int) -> dict[str, Any]:
         done: dict[str, Any] = session.call("environment.prune_wheels", limit=limit, keep=keep)
         return done
 
-    return {"schema": SCHEMA, "hosts": each_host(profile, remove)}
+    return {"schema": SCHEMA, "hosts": fan_out(profile, remove)}
 
 
 def users(session: Session) -> dict[str, list[str]]:

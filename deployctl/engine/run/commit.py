@@ -14,7 +14,7 @@ from deployctl.steps.interface import RELEASE_PARTS, SERVER
 from deployctl.steps.release import release_identity
 
 
-def complete(run: RunRecord, work: Work, plan: HostPlan) -> None:
+def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
     """Seal what was proven. A release that was only prepared was not proven, and stays open."""
     record = work.record
     record.changed = any(step.status == "changed" for step in record.steps)

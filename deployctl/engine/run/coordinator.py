@@ -1,31 +1,42 @@
-"""A run: every host of a profile in turn, and the outcome of it all."""
+"""A run: a worker for every host of a profile, all at once, and the outcome of it all."""
 
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from deployctl import bugs
+from deployctl.cancel import Cancelled, Token, watching
 from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
 from deployctl.engine.run import events, next_steps
 from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import each_host
+from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.hooks import Hooks
-from deployctl.engine.run.host_run import HostRun
-from deployctl.engine.run.interrupts import Interrupts
 from deployctl.engine.run.options import Options
+from deployctl.engine.run.placement import groups, placements
 from deployctl.engine.run.plan import HostPlan, ask, make, questions, select
+from deployctl.engine.run.pool import Job, Slots
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
+from deployctl.engine.run.resolve import Resolution, settle
+from deployctl.engine.run.signals import Signals
+from deployctl.engine.run.turns import HeldBack, Turns
+from deployctl.engine.run.worker import Worker
 from deployctl.engine.strategies import slots
 from deployctl.engine.strategies.blue_green import BlueGreenRun
+from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import DeployError, Interrupted
 from deployctl.steps import registry
 from deployctl.steps.interface import Deployment, Step
+
+LEAVE = 3
+"""Interrupts after which nobody is waited for any more."""
 
 
 def new_run(began: datetime) -> str:
@@ -57,62 +68,143 @@ def run(
 ) -> RunRecord:
     """Do what the playbook says on every host of the profile; failures are in the record."""
     started = datetime.now(UTC)
-    record = RunRecord(new_run(started), profile.name, playbook.name, started)
-    began = time.monotonic()
     names = tuple(host.name for host in profile.hosts)
+    hosts = [HostRecord(name) for name in names]
+    record = RunRecord(new_run(started), profile.name, playbook.name, started, hosts)
+    began = time.monotonic()
+    listen = _one_at_a_time(listen)
     listen(events.RunStarted(record.run, profile.name, playbook.name, names))
     steps, hooks = steps_of(playbook), Hooks.of(playbook, record, options.render)
     if not options.release and playbook.release != "wanted":
         options = replace(options, release=playbook.release)
-    with Interrupts() as interrupts:
-        for wanted in deployments(profile, playbook, options):
-            host = HostRecord(wanted.host.name)
-            record.hosts.append(host)
-            part = HostRun(record, host, wanted, steps, options, listen, interrupts, hooks)
-            _host(BlueGreenRun(part) if slots.blue_green(profile) else part, host)
-            next_steps.complete(host, profile.name)
-            listen(events.HostEnded(host))
-            if isinstance(host.error, Interrupted):
-                break
+    token = Token()
+    turns = Turns(
+        strategy(profile),
+        groups(placements(profile)),
+        Slots(options.parallel),
+        options.fail_fast,
+    )
+    resolution = Resolution(names)
+    workers = [
+        Worker(record, host, wanted, steps, options, listen, hooks, resolution, turns)
+        for wanted, host in zip(deployments(profile, playbook, options), hosts, strict=True)
+    ]
+    with Signals(token):
+        _carry_out(workers, token)
     record.outcome, record.exit_code = outcome(record.hosts)
     record.seconds = time.monotonic() - began
     listen(events.RunEnded(record))
     return record
 
 
-def _host(part: HostRun | BlueGreenRun, record: HostRecord) -> None:
+def _one_at_a_time(listen: events.Listener) -> events.Listener:
+    """A listener that hears the events of all hosts one after the other."""
+    speaking = threading.Lock()
+
+    def hear(event: events.Event) -> None:
+        with speaking:
+            listen(event)
+
+    return hear
+
+
+def _carry_out(workers: Sequence[Worker], token: Token) -> None:
+    """Every worker in a thread of its own, until all have ended, or nobody waits any more."""
+    over = threading.Event()
+    left = threading.Semaphore(0)
+
+    def one(worker: Worker) -> None:
+        try:
+            with worker.turns.slots.taken(), watching(token):
+                _host(worker)
+        finally:
+            left.release()
+
+    def wait_for_all() -> None:
+        for _ in workers:
+            left.acquire()
+        over.set()
+
+    jobs = [Job(worker.record.host, lambda worker=worker: one(worker)) for worker in workers]  # type: ignore[misc]
+    for job in [*jobs, Job("run", wait_for_all)]:
+        job.start()
+
+    def leave() -> None:
+        if token.count >= LEAVE:
+            over.set()
+
+    with token.waking(leave, LEAVE):
+        over.wait()
+    for worker in workers:
+        if not worker.record.ended:
+            worker.record.error = _interrupted(worker.record, "it was not waited for")
+
+
+def _host(worker: Worker) -> None:
     """One host's part; its failure, or the interrupt that ended it, is in its record."""
+    record, profile = worker.record, worker.run_record.profile
+    part: Worker | BlueGreenRun = worker
+    if slots.blue_green(worker.wanted.profile):
+        part = BlueGreenRun(worker)
     try:
+        worker.turns.begin()
+        worker.listen(events.Connecting(record.host))
         part.run()
+    except HeldBack as error:
+        record.held_back = str(error)
     except DeployError as error:
         record.error = error
-    except KeyboardInterrupt:
+    except Cancelled:
         # While it was being reached, or once more while it was said what is left.
-        left = "what is left was not asked" if record.steps else "nothing was touched"
-        todo = "see what serves: deployctl status" if record.steps else ""
-        record.error = record.error or Interrupted(f"{record.host}: interrupted", left, todo)
+        record.error = record.error or _interrupted(record, "what is left was not asked")
+    except Exception as error:
+        record.error = bugs.internal(record.host, error)
+    worker.resolution.asked(record.host)
+    worker.turns.ended(record.host, record.error is not None)
+    next_steps.complete(record, profile)
+    record.ended = True
+    worker.listen(events.HostEnded(record))
+
+
+def _interrupted(record: HostRecord, left: str) -> Interrupted:
+    if not record.steps:
+        return Interrupted(f"{record.host}: interrupted", "nothing was touched")
+    return Interrupted(f"{record.host}: interrupted", left, "see what serves: deployctl status")
 
 
 def survey(profile: Profile, playbook: Playbook, options: Options) -> list[dict[str, Any]]:
     """Plan without doing: one round trip a host, no lock, nothing touched. Each `host` has its
-    `plan`, a `HostPlan`, or an `error` as `each_host` tells it."""
+    `plan`, a `HostPlan`, or an `error` as `fan_out` tells it."""
     steps = steps_of(playbook)
     wanted = {one.host.name: one for one in deployments(profile, playbook, options)}
+    resolution = Resolution(wanted)
+
+    free = Slots(options.parallel)
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        return {"plan": _plan(connected, steps, wanted[host.name])}
+        return {"plan": _plan(connected, steps, wanted[host.name], resolution, free)}
 
-    return each_host(profile, look)
+    return fan_out(profile, look, slots=free, done=resolution.asked)
 
 
-def _plan(connected: Connected, steps: Sequence[Step], wanted: Deployment) -> HostPlan:
+def _plan(
+    connected: Connected,
+    steps: Sequence[Step],
+    wanted: Deployment,
+    resolution: Resolution,
+    free: Slots,
+) -> HostPlan:
     """The plan on one host; for a profile with slots that of the slot which would be worked in."""
     profile = slots.serving(connected.session, wanted.profile)
-    answers, _ = ask(connected, questions(steps, replace(wanted, profile=profile)))
-    plan = make(steps, replace(wanted, profile=profile), answers)
+
+    def planned(wanted: Deployment) -> HostPlan:
+        asked = questions(steps, wanted)
+        answers, _ = ask(connected, asked)
+        wanted, answers = settle(resolution, connected, steps, wanted, asked, answers, free)
+        return make(steps, wanted, answers)
+
+    plan = planned(replace(wanted, profile=profile))
     if not slots.blue_green(wanted.profile) or plan.idle:
         return plan
     slot = slots.idle(wanted.profile, profile)
-    beside = replace(wanted, profile=slots.slot_profile(wanted.profile, slot))
-    answers, _ = ask(connected, questions(steps, beside))
-    return make(steps, beside, answers)
+    return planned(replace(wanted, profile=slots.slot_profile(wanted.profile, slot)))

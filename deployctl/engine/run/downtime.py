@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Gaps:
+class Downtime:
     """Gaps in service on one host, in seconds from the first look at the clock.
 
     A gap begins before the first signal and ends after a completion has come back, so that it is

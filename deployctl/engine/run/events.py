@@ -20,6 +20,13 @@ class RunStarted:
 
 
 @dataclass(frozen=True)
+class Connecting:
+    """A host's part begins: it is being reached."""
+
+    host: str
+
+
+@dataclass(frozen=True)
 class HostStarted:
     """A host was reached and has answered all questions."""
 
@@ -88,6 +95,7 @@ class RunEnded:
 
 Event = (
     RunStarted
+    | Connecting
     | HostStarted
     | Waiting
     | StepStarted

@@ -8,11 +8,11 @@ import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from deployctl.cancel import Cancelled
 from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.downtime import Gaps
+from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.events import Listener, StepEnded, StepNote, StepProgress, StepStarted
 from deployctl.engine.run.hooks import Hooks, When
-from deployctl.engine.run.interrupts import Interrupts
 from deployctl.engine.run.plan import PlannedStep, ask, questions
 from deployctl.engine.run.record import HostRecord, StepRecord, StepStatus
 from deployctl.errors import (
@@ -27,7 +27,15 @@ from deployctl.errors import (
 from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.builds.damage import blamed
 from deployctl.steps.identity import ReleasePaths
-from deployctl.steps.interface import Answers, Context, Deployment, Plan, Step, Unanswered
+from deployctl.steps.interface import (
+    WHOLE_ANSWER,
+    Answers,
+    Context,
+    Deployment,
+    Plan,
+    Step,
+    Unanswered,
+)
 from deployctl.steps.servers.stopping import reachable
 
 
@@ -42,8 +50,7 @@ class Work:
     listen: Listener
     record: HostRecord
     stack: ExitStack
-    interrupts: Interrupts
-    gaps: Gaps
+    downtime: Downtime
     hooks: Hooks
     evidence: dict[str, dict[str, object]] = field(default_factory=dict)
     url: str = ""
@@ -87,7 +94,12 @@ class Work:
         """Plan a step anew from fresh answers, where an earlier step has made them knowable."""
         asked = questions([planned.step], self.wanted)
         later, _ = ask(self.connected, asked)
-        self.answers = self.answers.renewed(later)
+        settled = {
+            key: self.wanted.settled[key]
+            for key, question in asked.items()
+            if question.moving == WHOLE_ANSWER and key in self.wanted.settled
+        }
+        self.answers = self.answers.renewed(later).renewed(Answers(settled))
         try:
             return planned.step.plan(self.wanted, self.answers)
         except Unanswered as error:
@@ -147,7 +159,7 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
         unanswered = step.fail(context, "the host could not answer", str(raised))
         found = blamed(step, context, unanswered)
         error, evidence, status = found, found.evidence, "failed"
-    except KeyboardInterrupt:
+    except Cancelled:
         error = Interrupted(f"{host}: {step.name}: interrupted")
         seconds = time.monotonic() - began
         _ended(work, StepRecord(step.name, "unknown", seconds, {}, plan.changes, error=error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deployctl import cancel
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.run import switch
 from deployctl.engine.run.execute import Work
@@ -31,7 +32,7 @@ def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
         arguments = {"profile": name, "release": release, "kind": "failed", "told": told}
         calls.append(Call("release_status.write", arguments))
     try:
-        with work.interrupts.shielded():
+        with cancel.shielded():
             answers: list[Any] = work.connected.session.ask(calls)
     except ConnectionLost:
         return

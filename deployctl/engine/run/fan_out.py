@@ -1,32 +1,55 @@
-"""The same to every host of a profile: one that cannot be used hides no other."""
+"""The same to every host of a profile, all at once: one that cannot be used hides no other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deployctl import bugs
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected, connect
-from deployctl.errors import HostError, LockHeld
+from deployctl.engine.run.pool import Slots, each
+from deployctl.errors import DeployError, HostError, LockHeld
 
 Look = Callable[[HostSettings, Connected], Mapping[str, Any]]
 
 
-def each_host(profile: Profile, look: Look, *, alone: bool = False) -> list[dict[str, Any]]:
-    """What `look` finds on each host, one after the other, with the host's name.
+def fan_out(
+    profile: Profile,
+    look: Look,
+    *,
+    alone: bool = False,
+    slots: Slots | None = None,
+    done: Callable[[str], object] = str,
+) -> list[dict[str, Any]]:
+    """What `look` finds on each host, in the profile's order, with the host's name.
 
-    A host that cannot be used, or whose lock is held, has an `error` in its place. Where the
-    profile has no other host its failure is raised, unless `alone`.
+    A host that cannot be used, whose lock is held, or at which we fail ourselves, has an `error` in
+    its place. Where the profile has no other host its failure is raised, unless `alone`. `done` is
+    told of each host that nothing more is asked of.
     """
-    found = []
-    for host in profile.hosts:
+
+    def one(host: HostSettings) -> dict[str, Any]:
         try:
             with connect(host) as connected:
-                found.append({"host": host.name, **look(host, connected)})
+                return {"host": host.name, **look(host, connected)}
         except (HostError, LockHeld) as error:
             if len(profile.hosts) == 1 and not alone:
                 raise
-            told = {**error.parts(), "exit_code": error.exit_code}
-            found.append({"host": host.name, "error": told})
-    return found
+            return {"host": host.name, "error": told(error)}
+        except DeployError:
+            raise
+        except Exception as error:
+            if len(profile.hosts) == 1:
+                raise
+            return {"host": host.name, "error": told(bugs.internal(host.name, error))}
+        finally:
+            done(host.name)
+
+    return each(profile.hosts, one, slots or Slots())
+
+
+def told(error: DeployError) -> dict[str, Any]:
+    """A failure as a document has it."""
+    return {**error.parts(), "exit_code": error.exit_code}

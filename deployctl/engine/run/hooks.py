@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
+from deployctl import cancel
 from deployctl.config.hooks import HookSettings
 from deployctl.config.playbook import Playbook
 from deployctl.engine.run.record import RunRecord, StepRecord, outcome
@@ -84,7 +85,8 @@ class Hooks:
         failure: Failure | None,
     ) -> StepRecord:
         began = time.monotonic()
-        word = outcome(self.run.hosts)[0] if step == RUN else "running"
+        over = [one for one in self.run.hosts if one.ended or one.host == host]
+        word = outcome(over)[0] if step == RUN else "running"
         text = json.dumps({**self.render(self.run), "outcome": word}, default=str)
         extra = {
             "DEPLOYCTL_HOOK_RUN": self.run.run,
@@ -138,14 +140,22 @@ def _here(hook: HookSettings, text: str, extra: Mapping[str, str]) -> dict[str, 
 def _ended(child: subprocess.Popen[bytes], timeout: float) -> int | None:
     """The status of a command; None where its time was over and it had to be ended."""
     try:
-        return child.wait(timeout)
+        with cancel.waking(lambda: _kill(child)):
+            rc = child.wait(timeout)
+        cancel.check()
+        return rc
     except BaseException as error:
-        os.killpg(child.pid, signal.SIGKILL)
+        _kill(child)
         with suppress(subprocess.TimeoutExpired):
             child.wait(KILLED_WITHIN)
         if isinstance(error, subprocess.TimeoutExpired):
             return None
         raise
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def _tail(file: IO[bytes]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from deployctl import cancel
 from deployctl.engine.run.execute import Work
-from deployctl.engine.run.interrupts import Interrupts
 from deployctl.engine.run.plan import HostPlan
 from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted
 from deployctl.hosts.session import Call, Session
@@ -13,9 +13,9 @@ from deployctl.steps import registry
 from deployctl.steps.servers.process import RUNNING, was_proven
 
 
-def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Interrupted:
+def interrupted_twice(work: Work, plan: HostPlan) -> Interrupted:
     """The way back was cut short: exactly what serves and what does not."""
-    with interrupts.shielded():
+    with cancel.shielded():
         left = _left_by(work)
     name = work.wanted.profile.name
     return Interrupted(
@@ -26,7 +26,7 @@ def interrupted_twice(work: Work, plan: HostPlan, interrupts: Interrupts) -> Int
     )
 
 
-def told(work: Work, plan: HostPlan, interrupts: Interrupts, error: DeployError) -> DeployError:
+def told(work: Work, plan: HostPlan, error: DeployError) -> DeployError:
     """A failure after which nothing goes back; an interrupt says what was left, unless it came
     while staging."""
     if not isinstance(error, Interrupted):
@@ -35,7 +35,7 @@ def told(work: Work, plan: HostPlan, interrupts: Interrupts, error: DeployError)
     reached = {phases.get(step.step) for step in work.record.steps if step.status != "unchanged"}
     if not reached & {"switch", "gate"}:
         return error
-    with interrupts.shielded():
+    with cancel.shielded():
         left = _left_by(work)
     name = work.wanted.profile.name
     return Interrupted(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployctl.engine.run.hooks import Render
+from deployctl.engine.run.pool import PARALLEL
 from deployctl.engine.run.record import RunRecord
 
 
@@ -29,5 +30,9 @@ class Options:
     """Makes the report's document, for hooks to read."""
     only_if_changed: bool = False
     """Do not try a release again that failed before under the same profile; keep what serves."""
+    parallel: int = PARALLEL
+    """Hosts at work at the same time."""
+    fail_fast: bool = False
+    """Begin with no further host, and switch none, once one has failed."""
     release: str = ""
     """Serve this earlier release, as it was wanted then, instead of what the profile says now."""

@@ -69,6 +69,13 @@ class HostPlan:
         return any(p.plan.status == "change" for p in self.steps)
 
     @property
+    def switches(self) -> bool:
+        """Whether anything that serves may be touched."""
+        return any(
+            p.step.phase == "switch" and p.plan.status in ("change", "unknown") for p in self.steps
+        )
+
+    @property
     def idle(self) -> bool:
         """Nothing to change and nothing to check."""
         return all(p.plan.status == "unchanged" for p in self.steps)

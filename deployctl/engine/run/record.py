@@ -55,6 +55,10 @@ class HostRecord:
     """An earlier release was to be served, not what the profile says now."""
     declined: str = ""
     """Why the wanted release was not tried: it failed before, and nothing has changed since."""
+    held_back: str = ""
+    """Why it did not begin, or did not switch: another host failed before its turn."""
+    ended: bool = False
+    """Whether its part is over."""
     steps: list[StepRecord] = field(default_factory=list)
     error: DeployError | None = None
     round_trips: int = 0

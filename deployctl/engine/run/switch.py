@@ -8,10 +8,12 @@ verdict on what serves, and it goes on serving.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from deployctl import cancel
 from deployctl.config import redaction
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger.earlier import previous_deployment
@@ -34,29 +36,36 @@ def point(profile: str, release: str) -> Call:
     return Call("releases.switch", {"profile": profile, "release": release})
 
 
-def carry_out(run: RunRecord, work: Work, plan: HostPlan) -> DeployError | None:
-    """Every step in order until one fails; its error, or None when all passed."""
+def carry_out(
+    run: RunRecord, work: Work, plan: HostPlan, turn: Callable[[], None]
+) -> DeployError | None:
+    """Every step in order until one fails; its error, or None when all passed. `turn` is called
+    before the first that may touch what serves."""
+    waits = True
     replaces = _serves(work) and plan.has(SERVICE)
     for planned in plan.steps:
         switches = planned.step.phase == "switch" and planned.plan.status in ("change", "unknown")
+        if switches and waits:
+            turn()
+            waits = False
         if switches:
             _note(run, work, "switching", step=planned.step.name)
         if switches and replaces:
-            work.gaps.interrupted()
+            work.downtime.interrupted()
         ended = _run(work, planned)
         if ended.error is not None:
             return ended.error
         if planned.step.phase == "stage" and ended.status == "changed":
             _note(run, work, "staging")
         if SERVICE in planned.step.produces:
-            work.gaps.served()
+            work.downtime.served()
     return None
 
 
 def _run(work: Work, planned: PlannedStep) -> StepRecord:
     with ExitStack() as shield:
         if not planned.step.interruptible:
-            shield.enter_context(work.interrupts.shielded())
+            shield.enter_context(cancel.shielded())
         return run_step(work, planned)
 
 
@@ -125,7 +134,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         evidence={},
         url="",
     )
-    work.gaps.interrupted()
+    work.downtime.interrupted()
     try:
         stop_unit(session, wanted.profile)
     except (RemoteError, ConnectionLost) as error:
@@ -139,5 +148,5 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         if ended.error is not None:
             work.record.way_back = ended.error
             return
-    work.gaps.served()
+    work.downtime.served()
     work.record.restored = True

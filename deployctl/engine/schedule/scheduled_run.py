@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 from datetime import UTC, datetime
@@ -35,7 +36,8 @@ def secrets(entry: Entry) -> dict[str, str]:
         return {}
     path = Path(entry.secrets_file)
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        status = path.stat()
+        mode = stat.S_IMODE(status.st_mode)
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the secrets file cannot be read: {error}") from error
@@ -44,6 +46,12 @@ def secrets(entry: Entry) -> dict[str, str]:
             f"others may read the secrets file {path}",
             f"its mode is {mode:04o}",
             f"chmod 600 {path}",
+        )
+    if status.st_uid not in (os.geteuid(), 0):
+        raise UsageError(
+            f"the secrets file {path} belongs to another user",
+            f"its owner is {status.st_uid}, who can put any variable into the run",
+            f"chown {os.geteuid()} {path}",
         )
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {name.strip().removeprefix("export "): value for name, value in pairs if name[:1] != "#"}

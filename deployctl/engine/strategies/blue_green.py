@@ -10,14 +10,17 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployctl import cancel
+from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
 from deployctl.engine.run import events, recovery
-from deployctl.engine.run.connect import Connected, connect
-from deployctl.engine.run.host_run import HostRun
+from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.interruption import left_behind
 from deployctl.engine.run.plan import RELEASES, ask, questions, unanswered, wanted_release
 from deployctl.engine.run.record import HostRecord, StepRecord, outcome
+from deployctl.engine.run.resolve import settle
+from deployctl.engine.run.worker import Worker, reach
 from deployctl.engine.strategies import slots
 from deployctl.engine.strategies.slots import Slot
 from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
@@ -39,7 +42,7 @@ FRONT_LIMIT = 15.0
 class BlueGreenRun:
     """One host's part of a run, for a profile with slots. `whole` is the run as it was asked."""
 
-    whole: HostRun
+    whole: Worker
     live: Slot | None = None
     front: str = "absent"
     """What the profile's own unit runs: the front, a release from before, or nothing."""
@@ -47,7 +50,7 @@ class BlueGreenRun:
     """Where the front was told to listen."""
 
     def run(self) -> None:
-        """Do it; failures are raised or in the record, as `HostRun.run` has them."""
+        """Do it; failures are raised or in the record, as `Worker.run` has them."""
         record = self.whole.record
         made = frozenset[str]().union(*(step.produces for step in self.whole.steps))
         hooks = self.whole.hooks
@@ -56,7 +59,7 @@ class BlueGreenRun:
         try:
             if STOPPED in made:
                 self._down()
-            connected = connect(self.whole.wanted.host)
+            connected = reach(self.whole.wanted)
         except DeployError as error:
             record.error = record.error or error
             record.steps += hooks.finish(record.host, None)
@@ -132,10 +135,13 @@ class BlueGreenRun:
         return True
 
     def _answers(self, connected: Connected, slot: Slot) -> tuple[Deployment, Answers]:
-        wanted = self._inner(slot, self.whole.record).wanted
-        return wanted, ask(connected, questions(self.whole.steps, wanted))[0]
+        whole, wanted = self.whole, self._inner(slot, self.whole.record).wanted
+        asked = questions(whole.steps, wanted)
+        answers, _ = ask(connected, asked)
+        free = whole.turns.slots
+        return settle(whole.resolution, connected, whole.steps, wanted, asked, answers, free)
 
-    def _inner(self, slot: Slot, record: HostRecord) -> HostRun:
+    def _inner(self, slot: Slot, record: HostRecord) -> Worker:
         """The run of one slot. Its own past is no way back: what serves is the other slot."""
         whole = self.whole
         profile = slots.slot_profile(whole.wanted.profile, slot)
@@ -164,7 +170,7 @@ class BlueGreenRun:
             record.changed = True
         except DeployError as error:
             record.error = error
-        except KeyboardInterrupt:
+        except Cancelled:
             record.error = self._cut_short(connected, slot)
         finally:
             closing = outcome([record])[0]
@@ -181,7 +187,7 @@ class BlueGreenRun:
 
     def _cut_short(self, connected: Connected, slot: Slot) -> Interrupted:
         profile = self.whole.wanted.profile
-        with self.whole.interrupts.shielded():
+        with cancel.shielded():
             left = [
                 f"slot {one}: {left_behind(connected.session, f'{profile.name}.{one}')}"
                 for one in slots.SLOTS
@@ -230,7 +236,7 @@ class BlueGreenRun:
                     session.call("units.log", name=profile.name, offset=-2000)["text"].strip(),
                     "free the port, or choose another serve.port",
                 )
-            time.sleep(POLL / 5)
+            cancel.sleep(POLL / 5)
         self.front, self.listens = slots.FRONT, wanted
         self.whole.record.changed = True
         evidence = {"before": before, "port": profile.serve.port}
@@ -283,7 +289,7 @@ class BlueGreenRun:
             if not quiet:
                 host, told = self.whole.record.host, f"{left} in flight"
                 self.whole.listen(events.StepProgress(host, "switch", "drain", told, None))
-            time.sleep(POLL)
+            cancel.sleep(POLL)
 
     def _down(self) -> None:
         """The front first: nobody is sent to a slot that ends."""

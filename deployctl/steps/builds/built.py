@@ -8,7 +8,7 @@ from typing import Any
 
 from deployctl.errors import RemoteError
 from deployctl.hosts.session import Session
-from deployctl.steps.builds.environments import environment_key, sealed
+from deployctl.steps.builds.environments import BUILD, environment_key, sealed
 from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
 from deployctl.vllm.serving import knowledge as vllm_knowledge
 from deployctl.vllm.serving.knowledge import Knowledge
@@ -29,7 +29,7 @@ def sealed_knowledge(wanted: Deployment, answers: Answers) -> Knowledge:
     except Unanswered:
         seal = {}
     evidence = seal.get("evidence") or {}
-    version = (evidence.get("build") or {}).get("version_installed")
+    version = (evidence.get(BUILD) or {}).get("version_installed")
     told = seal.get("knowledge") or {}
     return vllm_knowledge.read(release, {"version": version, **told})
 

@@ -20,6 +20,8 @@ _NOT_BUILT: Any = {
 }
 # What makes a wheel, of the build settings; the rest makes the environment around it.
 _WHEEL = {"python", "target", "torch_backend", "wheels", "base", "env", "submodules"}
+BUILD = "build"
+"""The step's name."""
 SHIM = "deployctl"
 """The installer's name of a dist-info that only lends the name `vllm`."""
 
@@ -91,6 +93,12 @@ def wheel_key(build: BuildSettings, identity: str, strategy: str, tools: Mapping
 def is_git(source: SourceSettings) -> bool:
     """Whether a source is built from a repository rather than installed as it is."""
     return source.pr is not None or source.ref is not None or source.path is not None
+
+
+def moves(source: SourceSettings) -> bool:
+    """Whether a source is a name in somebody's repository, which may be moved at any time; a
+    checkout is each host's own."""
+    return source.pr is not None or source.ref is not None
 
 
 def describe(source: SourceSettings, resolved: Mapping[str, Any] | None) -> str:

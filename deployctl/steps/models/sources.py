@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,8 @@ def shipped(name: str) -> Shipped:
 
 
 ROLES = ("model", "drafter")
+REVISION = "revision"
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def source(wanted: Deployment, role: str) -> ModelSource | None:
@@ -91,7 +94,11 @@ def question(wanted: Deployment, role: str) -> Question | None:
     tensors = role == "drafter"
     if found.repo is not None:
         args = {"repo": found.repo, "revision": found.revision, "tensors": tensors}
-        return Question(role, "hub.survey", {**args, **hub_access(wanted)})
+        if COMMIT.fullmatch(found.revision or ""):
+            return Question(role, "hub.survey", {**args, **hub_access(wanted)})
+        if role in wanted.settled:
+            args |= {REVISION: wanted.settled[role], "always": True}
+        return Question(role, "hub.survey", {**args, **hub_access(wanted)}, moving=REVISION)
     place = shipped(found.bundled).place if found.bundled is not None else found.path
     return Question(role, "models.survey", {"path": place, "tensors": tensors})
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from secrets import token_hex
 from typing import Any
 
+from deployctl import cancel
 from deployctl.errors import RemoteError, Undecided
 from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.interface import Context
@@ -122,7 +123,7 @@ def _wait(context: Context, step: str, name: str, client: Client) -> None:
                 _why(context, name),
                 "compare with a server of your own: deployctl bench --url URL --plain-url URL",
             )
-        time.sleep(POLL)
+        cancel.sleep(POLL)
 
 
 def _why(context: Context, name: str) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from deployctl import cancel
 from deployctl.errors import NotReady
 from deployctl.hosts.session import Call
 from deployctl.steps.gpus import profile_gpus
@@ -124,7 +125,7 @@ class Readiness:
                 raise self._failure(f"it hangs in {phase}: {silent}", unit)
             if ready.limit is not None and now - self.began > ready.limit:
                 raise self._failure(f"not ready within {ready.limit:g} s, {phase}", unit)
-            time.sleep(POLL)
+            cancel.sleep(POLL)
             # While this machine stood still, nobody looked: that is no silence of the server's.
             self.effort.overslept(time.monotonic() - now - POLL)
 
@@ -239,7 +240,7 @@ class Readiness:
                 self._healthy(unit)
             except NotReady as found:
                 return found
-            time.sleep(POLL)
+            cancel.sleep(POLL)
         self._read_log()
         again = "start it again: deployctl run redeploy" if self._kept() else ""
         return self._failure(f"{what}: {error}", next=again)

@@ -33,14 +33,19 @@ def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
 def cut_off(evidences: Iterator[Mapping[str, Any]]) -> int | None:
     """How many requests the stops of a run cut off; None where nothing was stopped that counts
     its requests."""
-    counts = [(evidence.get(REQUESTS) or {}).get("cut_off") for evidence in evidences]
-    known = [count for count in counts if count is not None]
+    known = [count for evidence in evidences if (count := _cut_off(evidence)) is not None]
     return sum(known) if known else None
+
+
+def _cut_off(evidence: Mapping[str, Any]) -> int | None:
+    """A gate's evidence has requests of its own, and their number."""
+    found = evidence.get(REQUESTS)
+    return found.get("cut_off") if isinstance(found, Mapping) else None
 
 
 def in_words(evidence: Mapping[str, Any]) -> str:
     """What a stop cut off, for people; empty where nothing was, or it is not known."""
-    count = (evidence.get(REQUESTS) or {}).get("cut_off")
+    count = _cut_off(evidence)
     if not count:
         return ""
     return f"{count} request{'s' if count > 1 else ''} cut off"

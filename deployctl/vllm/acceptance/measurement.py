@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from deployctl import cancel
 from deployctl.vllm.acceptance import sequential
 from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
 from deployctl.vllm.acceptance.evidence import Source
@@ -212,7 +213,7 @@ def _settled(client: Client, model: str, before: Counters, tokens: int) -> Count
                 f"the counters did not catch up within {SETTLE:g} s: "
                 f"{counted.generation_tokens} of our {tokens} tokens"
             )
-        time.sleep(POLL)
+        cancel.sleep(POLL)
 
 
 def _body(

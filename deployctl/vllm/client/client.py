@@ -8,13 +8,14 @@ once. Nothing is retried: how often a server refuses is something to know.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
+from deployctl import cancel
 from deployctl.vllm import json_text
 from deployctl.vllm.client import address, server_words
 from deployctl.vllm.client.answers import WORD, Answer, whole
@@ -22,6 +23,8 @@ from deployctl.vllm.client.exchange import DEFAULT, Exchange, Limits, Request, n
 from deployctl.vllm.client.outcome import RequestFailed, error_answer
 
 __all__ = ["Client", "Limits", "Request", "Served"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class Client:
 
     def metrics(self, timeout: float = 10.0) -> str:
         """The text of /metrics; raises `RequestFailed`."""
-        return self._runner.run(self._exchange.fetch("GET", "/metrics", timeout)).decode(
+        return self._run(self._exchange.fetch("GET", "/metrics", timeout)).decode(
             "utf-8", "replace"
         )
 
@@ -120,7 +123,7 @@ class Client:
         body = {"model": model, "messages": [dict(message) for message in messages]}
         try:
             document = json_text.parsed(
-                self._runner.run(self._exchange.fetch("POST", "/tokenize", timeout, body))
+                self._run(self._exchange.fetch("POST", "/tokenize", timeout, body))
             )
         except (RequestFailed, ValueError):
             return None
@@ -128,7 +131,7 @@ class Client:
 
     def send(self, request: Request) -> Answer:
         """One answer; raises `RequestFailed` within the request's timeout."""
-        return self._runner.run(self._exchange.send(request))
+        return self._run(self._exchange.send(request))
 
     def send_all(
         self,
@@ -140,9 +143,24 @@ class Client:
 
         After a failure that is `hopeless` the rest is given up, and ends with that failure too.
         """
-        return self._runner.run(self._send_all(requests, concurrency, hopeless))
+        return self._run(self._send_all(requests, concurrency, hopeless))
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run to the end, or to an interrupt of this thread."""
+        loop = self._runner.get_loop()
+
+        async def watched() -> T:
+            task = asyncio.ensure_future(work)
+            with cancel.waking(lambda: loop.call_soon_threadsafe(task.cancel)):
+                return await task
+
+        try:
+            return self._runner.run(watched())
+        except asyncio.CancelledError:
+            cancel.check()
+            raise
 
     async def _send_all(
         self,
@@ -172,7 +190,7 @@ class Client:
         return [given_up.result() if task.cancelled() else task.result() for task in tasks]
 
     def _json(self, path: str, timeout: float) -> Any:
-        body = self._runner.run(self._exchange.fetch("GET", path, timeout))
+        body = self._run(self._exchange.fetch("GET", path, timeout))
         try:
             return json_text.parsed(body)
         except ValueError as error:

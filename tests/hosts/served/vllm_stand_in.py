@@ -6,7 +6,8 @@ well where the drafter's config.json has the mask token of the tiny pair, and ba
 measured with the real server (models/README.md).
 
 Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`: rc 1 instead of
-listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves).
+listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves),
+STAND_IN_TELLS (names of variables whose values it prints).
 """
 
 from __future__ import annotations
@@ -182,6 +183,8 @@ def main() -> int:
     fault = os.environ.get("STAND_IN_FAULT")
     signal.signal(signal.SIGTERM, signal.SIG_IGN if fault == "hang" else lambda *_: os._exit(0))
     say(f"vLLM API server version stand-in, model {options.model}")
+    for name in os.environ.get("STAND_IN_TELLS", "").split():
+        say(f"{name}={os.environ.get(name)}")
     time.sleep(float(os.environ.get("STAND_IN_START", "0.2")))
     if fault == "start":
         print("ERROR [core.py:1] ValueError: the stand-in was told to fail", flush=True)

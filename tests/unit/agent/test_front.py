@@ -53,3 +53,26 @@ def test_more_connections_than_a_login_allows(slot: int, tmp_path: Path) -> None
             connection = opened.enter_context(socket.create_connection(address, timeout=60))
             connection.sendall(b"x")
             assert connection.recv(1) == b"x"
+
+
+def test_no_more_connections_than_it_can_hold(slot: int, tmp_path: Path) -> None:
+    archive, settings = tmp_path / "agent.pyz", tmp_path / "front.json"
+    archive.write_bytes(bundle().data)
+    port = free_port()
+    told = {"host": "127.0.0.1", "port": port, "slot": "a", "target": slot}
+    settings.write_text(json.dumps(told))
+    limit = 'ulimit -n 84; exec "$@"'
+    argv = ["sh", "-c", limit, "sh", sys.executable, str(archive), "front", str(settings)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as front, ExitStack() as opened:
+        opened.callback(front.kill)
+        assert front.stdout is not None and b"listening" in front.stdout.readline()
+        answers = []
+        for _ in range(12):
+            address = ("127.0.0.1", port)
+            connection = opened.enter_context(socket.create_connection(address, timeout=60))
+            try:
+                connection.sendall(b"x")
+                answers.append(connection.recv(1))
+            except ConnectionError:
+                answers.append(b"")
+        assert answers == [b"x"] * 10 + [b""] * 2

@@ -192,6 +192,15 @@ def test_secrets_come_from_a_file_that_nobody_else_reads(entry: Entry, tmp_path:
         scheduled_run.secrets(with_file)
 
 
+def test_secrets_of_another_owner_are_refused(entry: Entry, tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.write_text("LD_PRELOAD=/evil\n", encoding="utf-8")
+    secrets.chmod(0o600)
+    os.chown(secrets, 54321, 54321)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        scheduled_run.secrets(replace(entry, secrets_file=str(secrets)))
+
+
 def test_what_cron_would_miss_is_found(entry: Entry) -> None:
     profile = Profile.model_validate(
         {

@@ -8,7 +8,7 @@ import pytest
 
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.run import recovery
-from deployctl.engine.run.downtime import Gaps
+from deployctl.engine.run.downtime import Downtime
 
 BEGIN = {"kind": "begin", "run": "r1", "playbook": "up", "release": "new", "current": "old"}
 SWITCHING = {"kind": "phase", "run": "r1", "phase": "switching"}
@@ -110,7 +110,7 @@ def test_a_known_failure(failed: list[str], digest: str, known: str | None) -> N
 
 def test_gaps_are_counted_once_and_summed() -> None:
     times = iter([10.0, 12.5, 20.0, 21.0, 30.0])
-    gaps = Gaps(clock=lambda: next(times))
+    gaps = Downtime(clock=lambda: next(times))
     assert gaps.total() is None
     gaps.interrupted()
     gaps.interrupted()

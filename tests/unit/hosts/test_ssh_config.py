@@ -112,4 +112,4 @@ def test_a_jump_host(jump: str, address: str, user: str | None, port: int | None
     assert (found.address, found.user, found.port) == (address, user, port)
     # As with `ssh -J`: the target's key and names are the target's alone, the config is shared.
     assert found.identity_file is None and found.known_hosts is None
-    assert found.config_file == "/c" and found.accept_new and found.connect_timeout == 3
+    assert found.config_file == "/c" and not found.accept_new and found.connect_timeout == 3

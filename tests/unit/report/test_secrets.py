@@ -11,7 +11,7 @@ import pytest
 from deployctl.cli import app, output
 from deployctl.config import redaction
 from deployctl.config.profile import Profile
-from deployctl.report import store
+from deployctl.report import notify, store
 from tests.unit.report import documents
 
 TOKEN, KEY, HOOK = "hf_canary4711", 'key"canary\\4712', "https://hooks.example/canary?4713"
@@ -24,6 +24,9 @@ PROFILE = Profile.model_validate(
         "serve": {"port": 1, "secrets": {"HF_TOKEN": {"env": "A"}}, "api_key": {"env": "B"}},
         "notify": [{"webhook": {"env": "C"}}],
     }
+)
+PROFILE_ALWAYS = PROFILE.model_copy(
+    update={"notify": [one.model_copy(update={"on": ["always"]}) for one in PROFILE.notify]}
 )
 FORMS = [TOKEN, KEY, json.dumps(KEY)[1:-1], HOOK]
 
@@ -80,3 +83,12 @@ def test_no_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 def test_a_value_that_is_no_secret_hides_nothing() -> None:
     redaction.hide(["", "1", "true"])
     assert redaction.text("1 is true") == "1 is true"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://h:canary/x", "canary://h", "h/canary", "https://[canary", "http://\u2603canary.x:a"],
+)
+def test_a_malformed_webhook_shows_no_piece_of_it(url: str) -> None:
+    (said,) = notify.send(PROFILE_ALWAYS, documents.passed(), {"C": url})
+    assert "canary" not in said and "C" in said

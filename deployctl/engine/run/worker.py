@@ -1,4 +1,8 @@
-"""One host's part of a run: under its lock, from the questions to the sealed release."""
+"""One placement's part of a run: lock, ask, plan, stage, stop and start, gates, commit or restore.
+
+A worker runs in a thread of its own, from the first to the last phase. Where a group or a wave has
+to wait for others, it waits in `turns`; an interrupt reaches it through `cancel`.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl import cancel
+from deployctl.cancel import Cancelled
 from deployctl.config import redaction
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
-from deployctl.engine.run import events, failed_release, interruption, recovery, switch
-from deployctl.engine.run import target as subject
-from deployctl.engine.run.commit import complete
+from deployctl.engine.run import events, failed_release, interruption, recovery, switch, target
+from deployctl.engine.run.commit import commit
 from deployctl.engine.run.connect import Connected, connect
-from deployctl.engine.run.downtime import Gaps
+from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.hooks import Hooks
-from deployctl.engine.run.interrupts import Interrupts
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import (
     RELEASES,
@@ -31,6 +35,8 @@ from deployctl.engine.run.plan import (
     wanted_release,
 )
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
+from deployctl.engine.run.resolve import Resolution, settle
+from deployctl.engine.run.turns import HeldBack, Turns
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
@@ -48,11 +54,12 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
+from deployctl.steps.servers.process import was_proven
 
 
 @dataclass
-class HostRun:
-    """One host's part of a run."""
+class Worker:
+    """One placement's part of a run, and what it shares with the others."""
 
     run_record: RunRecord
     record: HostRecord
@@ -60,15 +67,17 @@ class HostRun:
     steps: Sequence[Step]
     options: Options
     listen: events.Listener
-    interrupts: Interrupts
     hooks: Hooks
+    resolution: Resolution
+    turns: Turns
     begun: bool = False
     """Whether the ledger has this run."""
 
     def run(self) -> None:
+        """From the connection to the last hooks; failures are in the record."""
         began, host = time.monotonic(), self.record.host
         try:
-            connected = connect(self.wanted.host)
+            connected = reach(self.wanted)
         except DeployError as error:
             self.record.error = error
             self.record.steps += self.hooks.finish(host, None)
@@ -76,7 +85,7 @@ class HostRun:
         with connected:
             try:
                 self._reached(connected, began)
-            except KeyboardInterrupt:
+            except Cancelled:
                 session, name = connected.session, self.wanted.profile.name
                 stopped = interruption.cut_short(host, session, name, self.begun)
                 self.record.error = self.record.error or stopped
@@ -90,6 +99,7 @@ class HostRun:
             if self.options.only_if_changed:
                 answers = self._unless_known_to_fail(connected, answers)
             self.listen(events.HostStarted(self.record.host, time.monotonic() - began))
+            cancel.check()
             self._carry_out(connected, answers)
         except Unanswered as error:
             self.record.error = unanswered(self.record.host, error)
@@ -114,6 +124,8 @@ class HostRun:
         with suppress(ConnectionLost):
             connected.session.ask([_record(name, began), _record(name, ended)])
 
+    # -- lock and ask ------------------------------------------------------------------------
+
     def _ask(self, connected: Connected) -> Answers:
         """Take the lock and ask everything, in one round trip where the lock is free."""
         asked = questions(self.steps, self.wanted)
@@ -126,6 +138,10 @@ class HostRun:
             self._wait(connected, taken)
             # What was answered before the other run ended is stale by the time we hold the lock.
             answers, _ = ask(connected, asked)
+        slots = self.turns.slots
+        self.wanted, answers = settle(
+            self.resolution, connected, self.steps, self.wanted, asked, answers, slots
+        )
         if not self.options.release:
             return answers
         answers = self._pin(connected, answers, self.options.release)
@@ -160,26 +176,30 @@ class HostRun:
         self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
         name, run = self.wanted.profile.name, self.run_record
         waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
-        (again,) = connected.session.ask([waited])
+        with self.turns.slots.given():
+            (again,) = connected.session.ask([waited])
         if isinstance(again, RemoteError):
             raise lock.held(self.record.host, again)
 
+    # -- plan --------------------------------------------------------------------------------
+
     def _carry_out(self, connected: Connected, answers: Answers) -> None:
-        subject.check_serving(self.steps, self.wanted, self.run_record.profile, answers)
+        target.check_serving(self.steps, self.wanted, self.run_record.profile, answers)
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
         self.record.previous = plan.current
+        unit = answers.get("unit")
+        self.turns.planned(self.record.host, plan.switches, bool(unit and was_proven(unit)))
         with ExitStack() as stack:
             work = Work(
                 self.wanted,
                 connected,
                 answers,
-                subject.release(self.steps, self.wanted, answers),
+                target.release(self.steps, self.wanted, answers),
                 self.listen,
                 self.record,
                 stack,
-                self.interrupts,
-                Gaps(),
+                Downtime(),
                 self.hooks,
             )
             self.record.release = work.release.release
@@ -202,10 +222,12 @@ class HostRun:
             (told,) = work.connected.session.ask([_record(self.wanted.profile.name, entry)])
             ago = recovery.without_service(dead, unit, told)
             if ago is not None and any(SERVICE in step.produces for step in self.steps):
-                work.gaps.interrupted(ago)
+                work.downtime.interrupted(ago)
             text = f"{recovery.sentence(dead)}: taken up"
             self.listen(events.StepNote(self.record.host, "ledger", text))
         return dead
+
+    # -- stage, stop, start, gates -----------------------------------------------------------
 
     def _work(self, work: Work, plan: HostPlan, dead: recovery.Dead | None) -> None:
         session, name = work.connected.session, self.wanted.profile.name
@@ -218,16 +240,16 @@ class HostRun:
         try:
             self._attempt(work, plan, dead)
         except BaseException as error:
-            stopped = isinstance(error, KeyboardInterrupt | Interrupted)
+            stopped = isinstance(error, Cancelled | Interrupted)
             closing = "interrupted" if stopped else "failed"
             raise
         else:
             closing = outcome([self.record])[0]
         finally:
-            self.record.gaps = work.gaps.closed
-            self.record.without_service = work.gaps.total()
-            self.record.still_without_service = work.gaps.open
-            with self.interrupts.shielded():
+            self.record.gaps = work.downtime.closed
+            self.record.without_service = work.downtime.total()
+            self.record.still_without_service = work.downtime.open
+            with cancel.shielded():
                 session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
 
     def _attempt(self, work: Work, plan: HostPlan, dead: recovery.Dead | None) -> None:
@@ -239,38 +261,46 @@ class HostRun:
                 "its way back was finished; run again to try that release anew",
             )
         else:
-            failure = self._carry_out_steps(work, plan)
+            try:
+                failure = self._carry_out_steps(work, plan)
+            except HeldBack as error:
+                self.record.held_back = str(error)
+                return
         if failure is None:
-            with self.interrupts.shielded():
-                complete(self.run_record, work, plan)
+            with cancel.shielded():
+                commit(self.run_record, work, plan)
             return
         self.record.error = failure
         failed_release.keep(self.run_record, work, failure)
         astray = dead is not None and dead.phase != "staging"
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
-            self.record.error = interruption.told(work, plan, self.interrupts, failure)
+            self.record.error = interruption.told(work, plan, failure)
             if plan.has(SERVER):
                 self.record.serves_on = interruption.serves_on(work)
             return
         try:
             switch.restore(self.run_record, work, plan, failure.what)
-        except KeyboardInterrupt:
-            raise interruption.interrupted_twice(work, plan, self.interrupts) from None
+        except Cancelled:
+            raise interruption.interrupted_twice(work, plan) from None
 
     def _carry_out_steps(self, work: Work, plan: HostPlan) -> DeployError | None:
         if plan.impossible is not None:
             return run_step(work, plan.impossible).error
         try:
-            return switch.carry_out(self.run_record, work, plan)
+            return switch.carry_out(self.run_record, work, plan, self._turn)
         except DeployError as error:
             # Of no step: the ledger that cannot be written, say. It leads back like any failure.
             return error
-        except KeyboardInterrupt:
+        except Cancelled:
             at = f" in {self.record.steps[-1].step}" if self.record.steps else ""
             return Interrupted(
                 f"{self.record.host}: interrupted{at}",
                 next=interruption.goes_on(work),
             )
+
+    def _turn(self) -> None:
+        """Everything is staged: wait for the wave in which this group switches."""
+        self.turns.switch(self.record.host)
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):
@@ -285,6 +315,11 @@ class HostRun:
                 },
             )
         ]
+
+
+def reach(wanted: Deployment) -> Connected:
+    """Connect to a host; an interrupt does not wait for one that is slow to answer."""
+    return cancel.abandonable(lambda: connect(wanted.host), Connected.close)
 
 
 def _points_right(work: Work, plan: HostPlan) -> bool:

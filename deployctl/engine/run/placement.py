@@ -1,0 +1,56 @@
+"""Where each unit of a profile belongs, and which of them serve one copy of the model. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deployctl.config.host import HostSettings
+from deployctl.config.profile import Profile
+from deployctl.steps.interface import Role
+
+SERVER = "server"
+"""The name of a profile's only unit."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one unit belongs. `gpus` are all of the host's where None."""
+
+    host: HostSettings
+    unit: str
+    role: Role
+    group: str
+    rank: int
+    port: int
+    gpus: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """The placements that serve one copy of the model together, the head's first. They start, are
+    judged, become current and go back as one; what they commit is in the ledger of the head."""
+
+    name: str
+    placements: tuple[Placement, ...]
+
+    @property
+    def head(self) -> Placement:
+        return self.placements[0]
+
+
+def placements(profile: Profile) -> tuple[Placement, ...]:
+    """Every unit of a profile, in the order of its hosts."""
+    serve = profile.serve
+    gpus = None if serve.gpus is None else tuple(serve.gpus)
+    return tuple(
+        Placement(host, SERVER, "server", host.name, 0, serve.port, gpus) for host in profile.hosts
+    )
+
+
+def groups(placed: tuple[Placement, ...]) -> tuple[Group, ...]:
+    """The placements by their group, in order; within one by rank."""
+    names = dict.fromkeys(one.group for one in placed)
+    return tuple(
+        Group(name, tuple(sorted((p for p in placed if p.group == name), key=lambda p: p.rank)))
+        for name in names
+    )

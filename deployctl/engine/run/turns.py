@@ -1,0 +1,92 @@
+"""Whose turn it is: groups switch wave by wave, as their strategy says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from deployctl import cancel
+from deployctl.engine.run.placement import Group
+from deployctl.engine.run.pool import Slots
+from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
+
+
+class HeldBack(Exception):
+    """A host's turn does not come: another one failed."""
+
+
+class Turns:
+    """Lets groups switch in the waves of a strategy. With `fail_fast` no host begins, and none
+    switches, once another has failed."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        groups: Sequence[Group],
+        slots: Slots,
+        fail_fast: bool = False,
+    ) -> None:
+        self.slots = slots
+        self._strategy = strategy
+        self._fail_fast = fail_fast
+        self._group = {p.host.name: group.name for group in groups for p in group.placements}
+        self._plans: dict[str, GroupPlan] = {}
+        self._waiting: set[str] = set()
+        self._ended: set[str] = set()
+        self._failed: list[str] = []
+        self._changed = threading.Condition()
+        self._waves: tuple[Wave, ...] | None = None
+
+    def begin(self) -> None:
+        """Raise `HeldBack` where no further host is to begin."""
+        with self._changed:
+            if self._fail_fast:
+                self._check_failed()
+
+    def planned(self, host: str, switches: bool, serves: bool) -> None:
+        """What a host has to do is known."""
+        with self._changed:
+            before = self._plans.get(self._group[host])
+            self._plans[self._group[host]] = GroupPlan(
+                self._group[host],
+                switches or bool(before and before.switches),
+                serves and (before is None or before.serves),
+            )
+
+    def switch(self, host: str) -> None:
+        """Wait until this host, which has staged, may switch; raises `HeldBack` where not."""
+        if not self._strategy.together:
+            return self.begin()
+        with self.slots.given(), self._changed:
+            self._waiting.add(host)
+            self._changed.notify_all()
+            cancel.wait_for(self._changed, lambda: self._comes(host))
+            return self._check_failed()
+
+    def ended(self, host: str, failed: bool) -> None:
+        """This host is done, and takes no part any more."""
+        with self._changed:
+            self._ended.add(host)
+            if failed:
+                self._failed.append(host)
+            self._changed.notify_all()
+
+    def _check_failed(self) -> None:
+        if self._failed:
+            raise HeldBack(f"{self._failed[0]} failed")
+
+    def _comes(self, host: str) -> bool:
+        """Whether its wave has come, or never will."""
+        if self._failed:
+            return True
+        if not all(one in self._waiting | self._ended for one in self._group):
+            return False
+        if self._waves is None:
+            self._waves = self._strategy.waves([*self._plans.values()])
+        own = self._group[host]
+        before = self._waves[: next(i for i, wave in enumerate(self._waves) if own in wave)]
+        done = {group for group in self._plans if self._is_done(group)}
+        return all(group in done for wave in before for group in wave)
+
+    def _is_done(self, group: str) -> bool:
+        return all(host in self._ended for host, own in self._group.items() if own == group)

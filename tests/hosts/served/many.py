@@ -1,0 +1,102 @@
+"""Many hosts in one profile, each with an sshd, a root and a network of its own here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from deployctl.config.host import HostSettings
+from deployctl.engine.run.connect import connect
+from deployctl.engine.run.pool import Slots, each
+from deployctl.hosts.session import Call
+from tests.hosts.lab.namespaces import in_namespaces, wait_for
+from tests.hosts.lab.sshd import Sshd
+from tests.hosts.served.host import ServedHost
+
+ENTER = 'nsenter --net=/proc/{pid}/ns/net sh -c "$SSH_ORIGINAL_COMMAND"'
+
+
+class Machine:
+    """One host: what is started through its sshd has its network, where all ports are free."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.name = name
+        directory.mkdir()
+        self.root = directory / "root"
+        self._network = in_namespaces(["sleep", "infinity"], ["--net"], directory / "network.log")
+        ours, theirs = (Path(f"/proc/{pid}/ns/net") for pid in ("self", self._network.pid))
+        wait_for("a network of its own", lambda: theirs.readlink() != ours.readlink())
+        enter = ["nsenter", f"--net={theirs}"]
+        subprocess.run([*enter, "ip", "link", "set", "lo", "up"], check=True)
+        self.sshd = Sshd(directory, {"ForceCommand": ENTER.format(pid=self._network.pid)})
+        self.sshd.start()
+
+    def host_settings(self, **changes: Any) -> dict[str, Any]:
+        """A whole host file; `changes` go into its `ssh:`."""
+        return {**self.sshd.host_settings(self.name, **changes), "root": str(self.root)}
+
+    def ask(self, *calls: Call) -> list[Any]:
+        """Questions to the host's agent."""
+        with connect(HostSettings(**self.host_settings())) as connected:
+            return connected.session.ask(calls)
+
+    def stop(self) -> None:
+        """Stop what serves, and end the machine."""
+        self.ask(Call("units.stop", {"name": "stand", "grace": 0.5}))
+        self.sshd.stop()
+        self._network.kill()
+        self._network.wait()
+
+
+class ManyHosts(ServedHost):
+    """A profile with so many hosts. What serves on each is the stand-in."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        super().__init__(directory)
+        self.directory = directory
+        self._stack = ExitStack()
+        self.machines: list[Machine] = []
+        for number in range(count):
+            name = f"host{number:02}"
+            machine = Machine(directory / name, name)
+            self._stack.callback(machine.stop)
+            self.machines.append(machine)
+            source = self.root / "environments"
+            shutil.copytree(source, machine.root / "environments", symlinks=True)
+        self.write_hosts([machine.host_settings() for machine in self.machines])
+
+    def write_hosts(self, hosts: Sequence[dict[str, Any]]) -> None:
+        """The profile with these hosts."""
+        content = yaml.safe_load(self.profile_file.read_text("utf-8"))
+        content["hosts"] = list(hosts)
+        self.profile_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    def units(self) -> list[dict[str, Any]]:
+        """What serves on each of them."""
+        call = Call("units.state", {"name": "stand"})
+        return each(self.machines, lambda machine: machine.ask(call)[0], Slots())
+
+    def __enter__(self) -> ManyHosts:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def needs_root() -> bool:
+    """Whether such hosts cannot be made here."""
+    return os.geteuid() != 0

@@ -1,0 +1,186 @@
+"""Waves as data, and whose turn it is. What waits here waits for causes: threads, no clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from deployctl import cancel
+from deployctl.cancel import Cancelled, Token, watching
+from deployctl.config.profile import Profile
+from deployctl.engine.run.placement import Group, groups, placements
+from deployctl.engine.run.pool import Job, Slots, each
+from deployctl.engine.run.turns import HeldBack, Turns
+from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
+from deployctl.engine.strategies.recreate import Recreate
+
+
+class OneByOne(Strategy):
+    """A strategy in which each group waits for the one before."""
+
+    name = "one-by-one"
+    together = True
+
+    def waves(self, plans: Sequence[GroupPlan]) -> tuple[Wave, ...]:
+        return tuple((plan.group,) for plan in plans if plan.switches)
+
+
+def profile(*hosts: str) -> Profile:
+    return Profile.model_validate(
+        {
+            "name": "toy",
+            "hosts": [{"name": name, "local": True} for name in hosts],
+            "model": {"path": "/models/target", "served_name": "toy"},
+            "build": {"source": {"release": "0.32.0"}},
+            "serve": {"port": 8123, "gpus": [0, 1]},
+        }
+    )
+
+
+def of(*hosts: str) -> tuple[Group, ...]:
+    return groups(placements(profile(*hosts)))
+
+
+def test_a_placement_is_one_unit_on_one_host() -> None:
+    first, second = placements(profile("a", "b"))
+    assert (first.host.name, first.unit, first.role, first.group) == ("a", "server", "server", "a")
+    assert (first.rank, first.port, first.gpus) == (0, 8123, (0, 1))
+    assert [group.head for group in of("a", "b")] == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("plans", "waves"),
+    [
+        ([], ()),
+        ([GroupPlan("a", True), GroupPlan("b", False), GroupPlan("c", True)], (("a", "c"),)),
+        ([GroupPlan("a", False)], ()),
+    ],
+)
+def test_recreate_switches_all_at_once(plans: list[GroupPlan], waves: tuple[Wave, ...]) -> None:
+    assert Recreate().waves(plans) == waves
+
+
+def worker(turns: Turns, host: str, done: list[str], fails: bool = False) -> Callable[[], None]:
+    def work() -> None:
+        with turns.slots.taken():
+            turns.planned(host, switches=True, serves=False)
+            try:
+                turns.switch(host)
+                done.append(host)
+            except HeldBack as error:
+                done.append(f"{host} held back: {error}")
+            turns.ended(host, fails)
+
+    return work
+
+
+def all_of(*work: Callable[[], None]) -> None:
+    jobs = [Job("work", one) for one in work]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.result()
+
+
+def test_a_wave_begins_when_the_one_before_has_ended() -> None:
+    done: list[str] = []
+    turns = Turns(OneByOne(), of("a", "b", "c"), Slots(1))
+    all_of(*(worker(turns, host, done) for host in ("c", "b", "a")))
+    assert sorted(done) == ["a", "b", "c"]
+
+
+def test_the_waves_are_in_the_order_of_the_strategy() -> None:
+    done: list[str] = []
+    turns = Turns(OneByOne(), of("a", "b", "c"), Slots())
+    for host in ("a", "b", "c"):
+        turns.planned(host, switches=True, serves=True)
+    all_of(*(worker(turns, host, done) for host in ("c", "b", "a")))
+    assert done == ["a", "b", "c"]
+
+
+def test_a_failure_keeps_the_later_waves_from_beginning() -> None:
+    done: list[str] = []
+    turns = Turns(OneByOne(), of("a", "b"), Slots())
+    for host in ("a", "b"):
+        turns.planned(host, switches=True, serves=True)
+    all_of(worker(turns, "b", done), worker(turns, "a", done, fails=True))
+    assert done == ["a", "b held back: a failed"]
+
+
+def test_a_host_that_dropped_out_is_waited_for_by_nobody() -> None:
+    done: list[str] = []
+    turns = Turns(OneByOne(), of("a", "b"), Slots())
+    turns.ended("a", failed=False)
+    all_of(worker(turns, "b", done))
+    assert done == ["b"]
+
+
+def test_hosts_by_themselves_wait_for_nobody_unless_failing_is_to_be_fast() -> None:
+    done: list[str] = []
+    turns = Turns(Recreate(), of("a", "b"), Slots())
+    turns.ended("a", failed=True)
+    turns.begin()
+    worker(turns, "b", done)()
+    turns = Turns(Recreate(), of("a", "b"), Slots(), fail_fast=True)
+    turns.begin()
+    turns.ended("a", failed=True)
+    worker(turns, "b", done)()
+    assert done == ["b", "b held back: a failed"]
+    with pytest.raises(HeldBack):
+        turns.begin()
+
+
+def test_who_waits_for_a_turn_is_interrupted() -> None:
+    token, turns = Token(), Turns(OneByOne(), of("a", "b"), Slots(1))
+
+    def waits() -> None:
+        with turns.slots.taken(), watching(token):
+            turns.planned("b", switches=True, serves=True)
+            turns.switch("b")
+
+    job = Job("b", waits)
+    job.start()
+    with turns.slots.taken():
+        token.cancel()
+    with pytest.raises(Cancelled):
+        job.result()
+
+
+def test_no_more_are_at_work_than_there_are_slots() -> None:
+    at_work, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(3)
+
+    def work(number: int) -> int:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        together.wait()
+        with lock:
+            at_work -= 1
+        return number * 2
+
+    assert each(range(9), work, Slots(3)) == [number * 2 for number in range(9)]
+    assert most == 3
+
+
+def test_the_first_failure_is_raised_once_all_have_ended() -> None:
+    ended = []
+
+    def work(number: int) -> None:
+        ended.append(number)
+        if number:
+            raise ValueError(str(number))
+
+    with pytest.raises(ValueError, match="1"):
+        each(range(4), work, Slots())
+    assert sorted(ended) == [0, 1, 2, 3]
+
+
+def test_a_slot_is_given_while_its_owner_waits() -> None:
+    slots = Slots(1)
+    with slots.taken(), slots.given(), slots.taken():
+        pass
+    cancel.check()
