@@ -9,7 +9,7 @@ from ..core import programs
 from ..core.interface import AgentError, Call
 from ..processes import processes
 from ..processes.stopping import Stopping, stuck_threads
-from . import devices, nvidia_smi, nvidia_table
+from . import devices, nvidia_smi, nvidia_table, nvml
 from .holders import read_all, read_process
 from .survey import survey
 
@@ -30,7 +30,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     if program is None and not loaded:
         return _absent("no NVIDIA driver is loaded and there is no nvidia-smi")
     if program is None:
-        return _present([], "the NVIDIA driver is loaded, but there is no nvidia-smi to ask")
+        why = "the NVIDIA driver is loaded, but there is no nvidia-smi to ask"
+        return _by_nvml(call, timeout, why)
     told, fields = _query(call, program, timeout)
     words = nvidia_smi.complaint(told.status, told.stdout, told.stderr)
     if told.status == nvidia_smi.NO_DRIVER and not loaded:
@@ -39,7 +40,9 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
         return _absent(words)
     table = nvidia_smi.parse_gpus(told.status, told.stdout, fields)
     if not table.rows:
-        return _present([], table.unknown or "nvidia-smi named no GPU")
+        return _by_nvml(call, timeout, table.unknown or "nvidia-smi named no GPU")
+    if any(row[key] is None for row in table.rows for key in ("memory_used", "bus", "driver")):
+        nvml.fill(table.rows, nvml.ask(call, timeout)["gpus"])
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
     # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
@@ -47,6 +50,18 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     answer = _present(table.rows, table.unknown if told.status is None else None)
     answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)
     answer.update(_apps(call, program, table.rows, timeout))
+    return answer
+
+
+def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
+    """The GPUs by NVML alone; where that says nothing either, `unknown` is why."""
+    told = nvml.ask(call, timeout)
+    if not told["gpus"]:
+        return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
+    apps = nvml.apps(told["gpus"])
+    answer = _present(told["gpus"], None)
+    answer.update(remarks=[unknown], apps=apps or [])
+    answer["apps_unknown"] = "NVML does not tell the processes" if apps is None else None
     return answer
 
 
