@@ -29,6 +29,7 @@ mount --bind "$1" "$1"
 cd "$1"; shift
 mount -t proc proc proc
 mount --rbind /dev dev
+mount --rbind /sys sys
 for place in "$@"; do
     [ -d "$place" ] && mkdir -p ".$place" || install -D /dev/null ".$place"
     mount --rbind "$place" ".$place"
