@@ -13,13 +13,13 @@ from deployctl.vllm.logs.causes.cause import Cause
 
 _HEAD = """# Logs
 
-`deployctl explain FILE` says what ended a server or a build, from its log alone; `up`, `launch` and
-`build` use the same tables. Prefixes of Docker, containerd, journald, compose, kubectl, Ray, torchrun
-and of the loggers around vLLM are taken off; compressed files and UTF-16 are read. The first error
-that ended a process decides. Reports of another process's end ("Engine core initialization failed"),
-warnings and phases that were left explain nothing. NCCL's own warning explains an exception of the
-same process shortly after it. Where no cause below is found, the cause is `unknown` (exit 11) and the
-last exception, or the first error of the build, is shown.
+`deployctl explain FILE` says what ended a server or a build, from its log alone; `up`, `launch`
+and `build` use the same tables. Prefixes of Docker, containerd, journald, compose, kubectl, Ray,
+torchrun and of the loggers around vLLM are taken off; compressed files and UTF-16 are read. The
+first error that ended a process decides. Reports of another process's end ("Engine core
+initialization failed"), warnings and phases that were left explain nothing. NCCL's own warning
+explains an exception of the same process shortly after it. Where no cause below is found, the
+cause is `unknown` (exit 11) and the last exception, or the first error of the build, is shown.
 """
 
 
