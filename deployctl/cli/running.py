@@ -39,7 +39,7 @@ def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
         chosen = {one for given in hosts for one in select(given, known, loaded.groups)}
     except PatternError as error:
         raise UsageError(
-            f"profile {profile.name}: {error}", next=f"its hosts: {', '.join(known)}"
+            f"profile {profile.name} {error}", next=f"its hosts: {', '.join(known)}"
         ) from None
     return profile.model_copy(update={"hosts": [h for h in profile.hosts if h.name in chosen]})
 
