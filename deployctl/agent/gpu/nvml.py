@@ -122,7 +122,8 @@ class Nvml:
     def _memory(self, handle: Any) -> List[int]:
         found = Memory(version=ctypes.sizeof(Memory) | (2 << 24))
         self.call("nvmlDeviceGetMemoryInfo_v2", handle, ctypes.byref(found))
-        return [found.total // MIB, found.used // MIB]
+        # nvidia-smi rounds what is in use up (measured on an H200).
+        return [found.total // MIB, -(-found.used // MIB)]
 
     def _bus(self, handle: Any) -> str:
         found = Pci()
