@@ -189,7 +189,8 @@ class CleanStep(Step):
             )
 
     def _prove_memory(self, context: Context, now: Scene, evidence: Evidence) -> None:
-        index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.whole_gpus(now)}
+        index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.measured(now)}
+        evidence["left_out"] = clearing.left_out(now)
         if not index:
             return
         clean = context.wanted.profile.clean

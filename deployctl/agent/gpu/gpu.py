@@ -9,7 +9,7 @@ from ..core import programs
 from ..core.interface import AgentError, Call
 from ..processes import processes
 from ..processes.stopping import Stopping, stuck_threads
-from . import devices, nvidia_smi, nvidia_table, nvml
+from . import devices, nvidia_smi, nvidia_table, nvml, unified
 from .holders import read_all, read_process
 from .survey import survey
 
@@ -48,11 +48,13 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
         nvml.fill(table.rows, nvml.ask(call, timeout)["gpus"])
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
+    unified.mark(table.rows)
     # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
     whole = len(table.rows) == devices.gpu_count()
     answer = _present(table.rows, None)
     answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)
     answer.update(_apps(call, program, table.rows, timeout))
+    unified.fill(table.rows, answer["apps"], answer["apps_unknown"])
     return answer
 
 
@@ -82,6 +84,7 @@ def _present(gpus: List[Dict[str, Any]], unknown: Optional[str]) -> Dict[str, An
         "remarks": [],
         "apps": [],
         "apps_unknown": unknown,
+        "graphics": [],
     }
 
 
@@ -105,10 +108,11 @@ def _apps(call: Call, program: str, gpus: List[Dict[str, Any]], timeout: float) 
     if any(row["uuid"].startswith("MIG-") for row in apps.rows):
         listed = programs.ask(call, [program, "-L"], timeout)
         unknown = nvidia_smi.to_gpus(apps.rows, nvidia_table.mig_parents(listed.stdout)) or unknown
+    shown = nvidia_table.parse_processes(programs.ask(call, [program], timeout).stdout)
     if any(row["memory"] is None for row in apps.rows):
-        shown = programs.ask(call, [program], timeout)
-        nvidia_smi.fill_memory(apps.rows, gpus, nvidia_table.parse_processes(shown.stdout))
-    return {"apps": apps.rows, "apps_unknown": unknown}
+        nvidia_smi.fill_memory(apps.rows, gpus, shown)
+    graphics = sorted({row["pid"] for row in shown if "G" in row["type"]})
+    return {"apps": apps.rows, "apps_unknown": unknown, "graphics": graphics}
 
 
 def holders(call: Call, patterns: Sequence[str] = ()) -> Dict[str, Any]:
