@@ -82,14 +82,20 @@ def watching(token: Token) -> Iterator[None]:
 def check() -> None:
     """Raise `Cancelled` for an interrupt that this thread has not seen."""
     token = _watch.token
-    if token is not None and not _watch.shields and token.count > _watch.seen:
+    if token is not None and token.count > _held_back():
         _watch.seen = token.count
         raise Cancelled
 
 
+def _held_back() -> int:
+    """The interrupts that this thread does not act on: those seen, and one more in a shield."""
+    return _watch.seen + bool(_watch.shields)
+
+
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Hold an interrupt back until the work inside is whole; it is raised then."""
+    """Hold an interrupt back until the work inside is whole; it is raised then. A second one
+    breaks the shield."""
     _watch.shields += 1
     try:
         yield
@@ -101,10 +107,10 @@ def shielded() -> Iterator[None]:
 def sleep(seconds: float) -> None:
     """Wait; an interrupt ends it."""
     token = _watch.token
-    if token is None or _watch.shields:
+    if token is None:
         time.sleep(seconds)
         return
-    token.wait(seconds, _watch.seen)
+    token.wait(seconds, _held_back())
     check()
 
 
@@ -113,10 +119,10 @@ def waking(wake: Callable[[], object]) -> Iterator[None]:
     """Call `wake`, which must end what this thread waits for inside, when it is interrupted: at
     once where it was already. What follows tells by `check`."""
     token = _watch.token
-    if token is None or _watch.shields:
+    if token is None:
         yield
         return
-    with token.waking(wake, _watch.seen):
+    with token.waking(wake, _held_back()):
         yield
 
 
@@ -162,7 +168,7 @@ def abandonable(work: Callable[[], T], undo: Callable[[T], object]) -> T:
 def pending() -> bool:
     """Whether there is an interrupt that this thread has not seen."""
     token = _watch.token
-    return token is not None and not _watch.shields and token.count > _watch.seen
+    return token is not None and token.count > _held_back()
 
 
 def wait_for(changed: threading.Condition, ready: Callable[[], bool]) -> None:

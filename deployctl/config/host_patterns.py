@@ -18,7 +18,7 @@ _SLICE = re.compile(r"^(?P<name>.+)\[(?P<start>-?\d+)(?::(?P<end>-?\d*))?\]$")
 
 
 class PatternError(ValueError):
-    """A pattern that names nothing, or leaves nothing."""
+    """A pattern that names nothing, or leaves nothing; the message says what a profile has not."""
 
 
 def select(pattern: str, hosts: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[str]:
@@ -36,7 +36,7 @@ def select(pattern: str, hosts: Sequence[str], groups: Mapping[str, Sequence[str
         if part[0] == "!":
             chosen -= set(_matching(part[1:], hosts, groups))
     if not chosen:
-        raise PatternError(f"{pattern!r} leaves no host of {', '.join(hosts)}")
+        raise PatternError(f"has no host left after {pattern!r}")
     return [host for host in hosts if host in chosen]
 
 
@@ -58,7 +58,7 @@ def _matching(part: str, hosts: Sequence[str], groups: Mapping[str, Sequence[str
         try:
             matches = re.compile(part[1:]).match
         except re.error as error:
-            raise PatternError(f"{part!r} is no regular expression: {error}") from error
+            raise PatternError(f"cannot match {part!r}, no regular expression: {error}") from error
     else:
         matches = re.compile(fnmatch.translate(part)).match
     in_groups = {host for name, members in groups.items() if matches(name) for host in members}
@@ -66,7 +66,9 @@ def _matching(part: str, hosts: Sequence[str], groups: Mapping[str, Sequence[str
     if not found:
         known = [*hosts, *groups]
         hint = did_you_mean(part, known) or f"; there are {', '.join(known)}"
-        raise PatternError(f"no host or group matches {part!r}{hint}")
+        plain = not set(part) & set("*?[~")
+        what = f"host {part}" if plain else f"host or group that matches {part!r}"
+        raise PatternError(f"has no {what}{hint}")
     return found
 
 

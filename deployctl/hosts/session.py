@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from deployctl import cancel
 from deployctl.agent.wire.answers import RESULTS
@@ -20,8 +20,13 @@ from deployctl.hosts.link import Limits, Link, Request
 from deployctl.hosts.shapes import mismatch
 from deployctl.hosts.stream import Stream
 
+if TYPE_CHECKING:
+    from deployctl.agent.core.interface import Call as Running
+
 __all__ = ["Call", "Event", "Limits", "Session"]
 
+Args = ParamSpec("Args")
+Answer = TypeVar("Answer")
 Event = Callable[[dict[str, Any]], None]
 
 STANDARD = Limits()
@@ -85,8 +90,21 @@ class Session:
         """Several operations in one round trip; each answer is a value or a `RemoteError`."""
         return self._answers(calls, self._request(calls, on_event))
 
-    def call(self, op: str, on_event: Event | None = None, /, **args: Any) -> Any:
-        """One operation; raises `RemoteError` where the agent could not answer."""
+    @overload
+    def call(
+        self,
+        op: Callable[Concatenate[Running, Args], Answer],
+        /,
+        *unnamed: Args.args,
+        **args: Args.kwargs,
+    ) -> Answer: ...
+
+    @overload
+    def call(self, op: str, on_event: Event | None = None, /, **args: Any) -> Any: ...
+
+    def call(self, op: Any, on_event: Any = None, /, *unnamed: Any, **args: Any) -> Any:
+        """One operation, by its name or as one of `hosts.operations`; raises `RemoteError` where
+        the agent could not answer."""
         (answer,) = self.ask([Call(op, args)], on_event)
         if isinstance(answer, RemoteError):
             raise answer

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
+from deployctl.hosts.operations import files
 from deployctl.steps.builds import building, environments
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
 from deployctl.steps.identity import ReleasePaths
@@ -194,9 +195,9 @@ class BuildStep(Step):
         """The commit that the records name, and the key of the kept wheel it came from."""
         session = context.session
         patched = session.call(
-            "files.read", path=f"{site}/{found['dist_info']}/{building.PATCH_RECORD}"
+            files.read, path=f"{site}/{found['dist_info']}/{building.PATCH_RECORD}"
         )
-        if patched["exists"]:
+        if patched["text"] is not None:
             return building.patched_commit(patched["text"]), None
         direct = found["direct_url"] or {}
         if direct.get("vcs_info"):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deployctl.errors import NotReady, RemoteError, StepError
+from deployctl.hosts.operations import network, units
 from deployctl.hosts.session import Call, Session
 from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus
 from deployctl.steps.gpus.clean_options import CLEAN, CleanOptions, resets, stops_unit
@@ -188,7 +189,8 @@ class CleanStep(Step):
             )
 
     def _prove_memory(self, context: Context, now: Scene, evidence: Evidence) -> None:
-        index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.whole_gpus(now)}
+        index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.measured(now)}
+        evidence["left_out"] = clearing.left_out(now)
         if not index:
             return
         clean = context.wanted.profile.clean
@@ -224,8 +226,8 @@ class CleanStep(Step):
 
     def _prove_port(self, context: Context, evidence: Evidence) -> None:
         port = context.wanted.profile.serve.port
-        listener = context.session.call("network.listener", port=port)
-        unit = context.session.call("units.state", name=context.wanted.profile.name)
+        listener = context.session.call(network.listener, port=port)
+        unit = context.session.call(units.state, name=context.wanted.profile.name)
         others = strangers(listener, unit)
         evidence["port"] = {"port": port, "listening": listener["listening"], "holders": others}
         if listener["listening"] and (others or not listener["holders"]):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import NotReady
+from deployctl.hosts.operations import files, network
 from deployctl.steps.interface import (
     STOPPED,
     Answers,
@@ -62,13 +63,13 @@ class DownStep(Step):
         for name in _names(context)[1:]:
             context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
         for name in _plain(context.wanted, context.answers):
-            context.session.call("files.remove_tree", path=f"@/profiles/{name}")
+            context.session.call(files.remove_tree, path=f"@/profiles/{name}")
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
         units = [context.session.call("units.state", name=name) for name in _names(context)]
         unit, members = units[0], [one for found in units for one in found.get("members", [])]
-        port = context.session.call("network.listener", port=profile.serve.port)
+        port = context.session.call(network.listener, port=profile.serve.port)
         before = context.evidence.get(self.name, {})
         evidence = {**before, "state": unit["state"], "members": members, "port": port}
         if members or any(found["state"] in SERVING for found in units):

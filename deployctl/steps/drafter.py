@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deployctl.errors import StagingFailed
+from deployctl.hosts.operations import files
 from deployctl.steps.builds.built import knowledge, sealed_knowledge, sha256
 from deployctl.steps.fetch import VIEWS
 from deployctl.steps.interface import (
@@ -115,12 +116,12 @@ class DrafterStep(Step):
         config = wanted_config(context.wanted, context.answers)
         self._refuse(context, self._checks(context, config))
         path = f"{context.release.drafter}/config.json"
-        context.session.call("files.write", path=path, text=config.text)
+        context.session.call(files.write, path=path, text=config.text)
 
     def prove(self, context: Context) -> Evidence:
         config = wanted_config(context.wanted, context.answers)
         path = f"{context.release.drafter}/config.json"
-        read = context.session.call("files.read", path=path)
+        read = context.session.call(files.read, path=path)
         if read["text"] != config.text or read["link"]:
             raise self.fail(
                 context,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.hosts.operations import jobs
 from deployctl.hosts.session import Session
 from deployctl.steps.interface import Context
 
@@ -46,7 +47,7 @@ def log(session: Session, id: str) -> str:
     pieces: list[str] = []
     offset = -LOG_LIMIT
     while True:
-        piece = session.call("jobs.log", id=id, offset=offset)
+        piece = session.call(jobs.log, id=id, offset=offset)
         pieces.append(piece["text"])
         if piece["offset"] >= piece["size"] or not piece["text"]:
             return "".join(pieces)

@@ -8,6 +8,7 @@ from typing import Any
 
 from deployctl.config.base import Settings
 from deployctl.errors import NotReady
+from deployctl.hosts.operations import files, units
 from deployctl.steps.builds import built
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.interface import (
@@ -84,7 +85,7 @@ class LaunchStep(Step):
         wanted, session = context.wanted, context.session
         values = secret_values(self, context)
         launch = self._launch(context)
-        unit = session.call("units.state", name=wanted.profile.name)
+        unit = session.call(units.state, name=wanted.profile.name)
         grace = wanted.profile.serve.stop_grace
         drafts = sources.source(wanted, "drafter") is not None
         if unit["state"] in RUNNING or unit["members"]:
@@ -92,7 +93,7 @@ class LaunchStep(Step):
             context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted.profile)["requests"]}
         context.progress("start", " ".join(launch["argv"]))
         session.call(
-            "units.start",
+            units.start,
             name=wanted.profile.name,
             argv=drained_within(launch["argv"], wanted.profile.serve.args, grace),
             env=launch["env"],
@@ -105,10 +106,10 @@ class LaunchStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         name = context.wanted.profile.name
-        unit = context.session.call("units.state", name=name)
+        unit = context.session.call(units.state, name=name)
         evidence = {**context.evidence.get(self.name, {}), **_evidence(unit)}
         if unit["state"] not in RUNNING:
-            log = context.session.call("units.log", name=name, offset=-65536)
+            log = context.session.call(units.log, name=name, offset=-65536)
             known = explain(log["text"])
             raise self.fail(
                 context,
@@ -130,8 +131,8 @@ class LaunchStep(Step):
         path = f"{context.release.directory}/launch.json"
         releases = context.answers["releases"]["releases"]
         if releases.get(context.release.release):
-            kept = context.session.call("files.read", path=path)
-            if kept["exists"]:
+            kept = context.session.call(files.read, path=path)
+            if kept["text"] is not None:
                 sealed: dict[str, Any] = json.loads(kept["text"])
                 self._refuse_drift(context, sealed)
                 return sealed
@@ -139,13 +140,13 @@ class LaunchStep(Step):
         if sources.source(context.wanted, "drafter") is not None:
             launch["drafter_config"] = self._proven_config(context)
         text = json.dumps(launch, indent=2) + "\n"
-        context.session.call("files.write", path=path, text=text)
+        context.session.call(files.write, path=path, text=text)
         return launch
 
     def _proven_config(self, context: Context) -> str:
         """The drafter's config.json as the drafter step proved it, read once more."""
         path = f"{context.release.drafter}/config.json"
-        text = context.session.call("files.read", path=path)["text"]
+        text = context.session.call(files.read, path=path)["text"]
         proven = context.evidence.get(DrafterStep.name, {}).get("sha256")
         if text is None or (proven and built.sha256(text) != proven):
             raise self._drifted(context, path)
@@ -157,12 +158,12 @@ class LaunchStep(Step):
         if wanted is None:
             return
         path = f"{context.release.drafter}/config.json"
-        if context.session.call("files.read", path=path)["text"] == wanted:
+        if context.session.call(files.read, path=path)["text"] == wanted:
             return
         if context.wanted.pinned is None:
             raise self._drifted(context, path)
         context.log(f"{path} had drifted: put back as it was proven")
-        context.session.call("files.write", path=path, text=wanted)
+        context.session.call(files.write, path=path, text=wanted)
 
     def _drifted(self, context: Context, path: str) -> NotReady:
         profile = context.wanted.profile.name

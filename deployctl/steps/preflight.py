@@ -8,7 +8,7 @@ from typing import Any
 
 from deployctl.errors import StagingFailed
 from deployctl.steps.build import environment_key, sealed
-from deployctl.steps.gpus import passthrough, profile_gpus
+from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
 from deployctl.steps.interface import (
     Answers,
@@ -280,6 +280,7 @@ def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
             yield from passthrough.conf(node, _minors(wanted, answers), host)
         yield from passthrough.nodes(host, "container")
     yield from passthrough.versions(node, host)
+    yield from compatibility.findings(wanted, answers, host["module"] or node["module"])
     yield from passthrough.shm(host, wanted.profile.serve.tensor_parallel_size, behind)
     conf_path = (node["conf"] or {}).get("path") or "the container's conf"
     yield from passthrough.cuda(answers[CUDA], conf_path)

@@ -8,6 +8,7 @@ from typing import Any
 from deployctl import __version__
 from deployctl.config.base import Settings
 from deployctl.errors import StagingFailed
+from deployctl.hosts.operations import files
 from deployctl.steps import job
 from deployctl.steps.builds import built
 from deployctl.steps.clean import look
@@ -138,7 +139,7 @@ class RehearseStep(Step):
     def _carry_out(self, context: Context, launch: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         release, root = context.release, context.session.root
         path = f"{release.directory}/launcher.py"
-        context.session.call("files.write", path=path, text=rehearsal.launcher_source())
+        context.session.call(files.write, path=path, text=rehearsal.launcher_source())
         step = {
             "phase": "rehearsing",
             "argv": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 
@@ -106,3 +107,34 @@ def test_its_value_and_its_failure_are_handed_on() -> None:
         assert cancel.abandonable(lambda: 5, lambda made: None) == 5
         with pytest.raises(ZeroDivisionError):
             cancel.abandonable(lambda: 1 / 0, lambda made: None)
+
+
+def test_a_second_interrupt_breaks_the_shield() -> None:
+    token = cancel.Token()
+    told: list[str] = []
+    with cancel.watching(token):
+        with pytest.raises(cancel.Cancelled), cancel.shielded():
+            token.cancel()
+            cancel.check()
+            told.append("one is held back")
+            token.cancel()
+            cancel.sleep(600)
+            told.append("never")
+        cancel.check()
+    assert told == ["one is held back"]
+
+
+def test_a_second_interrupt_ends_what_a_shield_waits_for() -> None:
+    token = cancel.Token()
+    woken: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def wait() -> None:
+        while True:
+            woken.get(timeout=60)
+            cancel.check()
+
+    wake = cancel.waking(lambda: woken.put(1))
+    with cancel.watching(token), pytest.raises(cancel.Cancelled), cancel.shielded(), wake:
+        token.cancel()
+        token.cancel()
+        wait()

@@ -9,7 +9,7 @@ from ..core import programs
 from ..core.interface import AgentError, Call
 from ..processes import processes
 from ..processes.stopping import Stopping, stuck_threads
-from . import devices, nvidia_smi, nvidia_table
+from . import devices, nvidia_smi, nvidia_table, nvml, unified
 from .holders import read_all, read_process
 from .survey import survey
 
@@ -30,7 +30,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     if program is None and not loaded:
         return _absent("no NVIDIA driver is loaded and there is no nvidia-smi")
     if program is None:
-        return _present([], "the NVIDIA driver is loaded, but there is no nvidia-smi to ask")
+        why = "the NVIDIA driver is loaded, but there is no nvidia-smi to ask"
+        return _by_nvml(call, timeout, why)
     told, fields = _query(call, program, timeout)
     words = nvidia_smi.complaint(told.status, told.stdout, told.stderr)
     if told.status == nvidia_smi.NO_DRIVER and not loaded:
@@ -38,15 +39,34 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     if told.status == nvidia_smi.NO_DEVICES and not devices.gpu_count():
         return _absent(words)
     table = nvidia_smi.parse_gpus(told.status, told.stdout, fields)
+    if told.status is None:
+        # A driver that keeps nvidia-smi waiting would keep NVML waiting as well.
+        return _present([], table.unknown)
     if not table.rows:
-        return _present([], table.unknown or "nvidia-smi named no GPU")
+        return _by_nvml(call, timeout, table.unknown or "nvidia-smi named no GPU")
+    if any(row[key] is None for row in table.rows for key in ("memory_used", "bus", "driver")):
+        nvml.fill(table.rows, nvml.ask(call, timeout)["gpus"])
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
+    unified.mark(table.rows)
     # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
     whole = len(table.rows) == devices.gpu_count()
-    answer = _present(table.rows, table.unknown if told.status is None else None)
+    answer = _present(table.rows, None)
     answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)
     answer.update(_apps(call, program, table.rows, timeout))
+    unified.fill(table.rows, answer["apps"], answer["apps_unknown"])
+    return answer
+
+
+def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
+    """The GPUs by NVML alone; where that says nothing either, `unknown` is why."""
+    told = nvml.ask(call, timeout)
+    if not told["gpus"]:
+        return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
+    apps = nvml.apps(told["gpus"])
+    answer = _present(told["gpus"], None)
+    answer.update(remarks=[unknown], apps=apps or [])
+    answer["apps_unknown"] = "NVML does not tell the processes" if apps is None else None
     return answer
 
 
@@ -64,6 +84,7 @@ def _present(gpus: List[Dict[str, Any]], unknown: Optional[str]) -> Dict[str, An
         "remarks": [],
         "apps": [],
         "apps_unknown": unknown,
+        "graphics": [],
     }
 
 
@@ -87,10 +108,11 @@ def _apps(call: Call, program: str, gpus: List[Dict[str, Any]], timeout: float) 
     if any(row["uuid"].startswith("MIG-") for row in apps.rows):
         listed = programs.ask(call, [program, "-L"], timeout)
         unknown = nvidia_smi.to_gpus(apps.rows, nvidia_table.mig_parents(listed.stdout)) or unknown
+    shown = nvidia_table.parse_processes(programs.ask(call, [program], timeout).stdout)
     if any(row["memory"] is None for row in apps.rows):
-        shown = programs.ask(call, [program], timeout)
-        nvidia_smi.fill_memory(apps.rows, gpus, nvidia_table.parse_processes(shown.stdout))
-    return {"apps": apps.rows, "apps_unknown": unknown}
+        nvidia_smi.fill_memory(apps.rows, gpus, shown)
+    graphics = sorted({row["pid"] for row in shown if "G" in row["type"]})
+    return {"apps": apps.rows, "apps_unknown": unknown, "graphics": graphics}
 
 
 def holders(call: Call, patterns: Sequence[str] = ()) -> Dict[str, Any]:

@@ -34,6 +34,7 @@ def parse_processes(text: str) -> List[Dict[str, Any]]:
                 "instance": None if gi in (None, "N/A") else gi + "/" + found["ci"],
                 "pid": int(found["pid"]),
                 "name": found["name"],
+                "type": found["type"],
                 "memory": int(memory[:-3]) if memory.endswith("MiB") else None,
             }
         )

@@ -19,6 +19,8 @@ from ..supervision.unit_files import Unit
 PREPARED = "prepared.json"
 FAILED = "failed.json"
 REHEARSED = "rehearsed.json"
+FAILURES = 20
+"""Failures of one release that are kept."""
 LOG = "server.log"
 KINDS = {"prepared": PREPARED, "failed": FAILED, "rehearsed": REHEARSED}
 
@@ -31,12 +33,28 @@ def _folder(call: Call, profile: str, release: str) -> str:
 
 
 def write(call: Call, profile: str, release: str, kind: str, told: Dict[str, Any]) -> str:
-    """Note that a release was prepared, failed or was rehearsed, with what is known; the path."""
+    """Note that a release was prepared, failed or was rehearsed, with what is known; the path.
+
+    One that fails again keeps what earlier runs measured of it, where this one came to no figure,
+    and every failure in `failures`, oldest first.
+    """
     if kind not in KINDS:
         raise AgentError("bad-arguments", "%s is no mark" % kind)
     path = os.path.join(_folder(call, profile, release), KINDS[kind])
+    if kind == "failed":
+        told = _with_earlier(read_json(path) or {}, told)
     write_json(path, told)
     return path
+
+
+def _with_earlier(before: Dict[str, Any], told: Dict[str, Any]) -> Dict[str, Any]:
+    evidence = dict(before.get("evidence") or {}, **(told.get("evidence") or {}))
+    failures = before.get("failures") or ([_failure(before)] if before else [])
+    return dict(told, evidence=evidence, failures=[*failures, _failure(told)][-FAILURES:])
+
+
+def _failure(told: Dict[str, Any]) -> Dict[str, Any]:
+    return {"run": told.get("failed_in"), "error": told.get("error")}
 
 
 def failed(call: Call, profile: str) -> Dict[str, Any]:

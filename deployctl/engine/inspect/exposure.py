@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import ipaddress
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -57,7 +59,9 @@ def programs(profile: Profile, playbook: Playbook) -> Iterator[Program]:
     for named_by, hook in _hooks(playbook):
         where = "here" if hook.where == "here" else hosts
         yield Program(where, shlex.join(hook.run), named_by)
-    yield Program(hosts, f"the build of vLLM {_source(profile)}, and its server", "build.source")
+    for user, names in _by_user(profile.hosts).items():
+        what = f"the build of vLLM {_source(profile)}, and its server, as {user}"
+        yield Program(names, what, "build.source")
     if trusts_remote_code(profile.serve.args):
         models = [profile.model, *([profile.drafter.model] if profile.drafter else [])]
         for model in models:
@@ -81,7 +85,14 @@ def variables(profile: Profile, playbook: Playbook) -> Iterator[Variable]:
 
 
 def warnings(profile: Profile) -> Iterator[str]:
-    """What others can do once it serves, where nothing keeps them from it."""
+    """What others can do, where nothing keeps them from it."""
+    source = profile.build.source
+    root = _by_user(profile.hosts).get("root")
+    if root and (source.pr is not None or source.ref is not None):
+        yield (
+            f"build.source: code {_source(profile)} runs as root on {root}; a user of its own"
+            " (ssh.user) keeps it from the rest of the host"
+        )
     serve = profile.serve
     if serve.api_key is not None or _is_loopback(serve.host):
         return
@@ -91,6 +102,25 @@ def warnings(profile: Profile) -> Iterator[str]:
         f" {serve.port} of {names} can use the model and read its metrics, unless a firewall"
         " keeps them out"
     )
+
+
+def _by_user(hosts: Sequence[HostSettings]) -> dict[str, str]:
+    """Names of hosts by the user that the agent, and what it builds, runs as there."""
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        found.setdefault(_user(host), []).append(host.name)
+    return {user: ", ".join(names) for user, names in found.items()}
+
+
+def _user(host: HostSettings) -> str:
+    if host.local:
+        return getpass.getuser() if os.geteuid() else "root"
+    if host.ssh is None:
+        return "root"  # what enters a container is root in it
+    try:
+        return host.ssh.user or ssh_config.resolve(host.name, host.ssh).user
+    except HostError:
+        return "an unknown user"  # the plan reports why
 
 
 def _is_loopback(address: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
+from deployctl.hosts.operations import files
 from deployctl.hosts.upload import upload
 from deployctl.steps import job
 from deployctl.steps.builds import environments
@@ -83,7 +84,7 @@ class Build:
         """Fill the environment; raises `StagingFailed` with the first error of the last try."""
         if self.wish.overrides:
             self.context.session.call(
-                "files.write", path=self.wish.overrides_file, text=self.wish.overrides_text
+                files.write, path=self.wish.overrides_file, text=self.wish.overrides_text
             )
         source = self.settings.source
         if not environments.is_git(source):

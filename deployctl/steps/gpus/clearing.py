@@ -33,6 +33,7 @@ def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]
             f"thaw its container first (lxc-unfreeze, pct resume), then run again"
         )
     yield from _held_by_others(wanted, now)
+    yield from _unreadable(wanted, now)
     if clean_options.resets(wanted):
         leaving = frozenset(v.process.pid for v in now.selection.stop)
         reason = gpu_reset.refusal(wanted, answers, now, leaving)
@@ -44,6 +45,35 @@ def whole_gpus(now: Scene) -> list[Gpu]:
     """The profile's GPUs whose memory tells whether it is free: that of a GPU divided by MIG is
     the sum of all its instances, which do not share it."""
     return [gpu for gpu in now.gpus if not gpu["mig"]]
+
+
+def measured(now: Scene) -> list[Gpu]:
+    """Those of them whose memory in use can be told. One that shares the machine's memory, and of
+    whose holders it is not told how much they have, is left out: that nobody holds it is proof."""
+    return [gpu for gpu in whole_gpus(now) if not _left_out(gpu)]
+
+
+def left_out(now: Scene) -> dict[str, str]:
+    """The other ones, by index, with why."""
+    why = "it shares the machine's memory, and how much its holders have is not told"
+    return {str(gpu["index"]): why for gpu in whole_gpus(now) if _left_out(gpu)}
+
+
+def _left_out(gpu: Gpu) -> bool:
+    return bool(gpu.get("unified")) and gpu["memory_used"] is None
+
+
+def _unreadable(wanted: Deployment, now: Scene) -> Iterator[str]:
+    """GPUs of which it could not be proven that they are free, whatever were stopped."""
+    if wanted.option("clean", "reset"):
+        return
+    for gpu in measured(now):
+        if gpu["memory_used"] is None:
+            said = (gpu.get("unknown") or {}).get("memory.used") or "not told"
+            yield (
+                f"GPU {gpu['index']}: its memory in use cannot be read ({said}), so nothing is "
+                "stopped for it: see nvidia-smi, or reset it with deployctl clean --reset"
+            )
 
 
 def stays(now: Scene, gpu: Gpu) -> list[Verdict]:

@@ -49,6 +49,8 @@ class Process:
     indices: tuple[int, ...] = ()
     """The same GPUs as nvidia-smi numbers them."""
     memory: int | None = None
+    graphics: bool = False
+    """Whether it draws with the GPU: a display, a desktop, a browser (type G or C+G)."""
     own: bool = False
     """The agent that looked, or what it descends from."""
 
@@ -98,6 +100,8 @@ def join(look: Look, gpus: Mapping[str, Any], inside: Look | None = None) -> lis
         if inside is not None:
             process = _with_inside(process, inside)
         found.append(_with_gpus(process, apps, gpus))
+    draws = frozenset(gpus.get("graphics") or ())
+    found = [replace(p, graphics=True) if p.pid in draws else p for p in found]
     known = {process.pid for process in found}
     for pid, rows in apps.items():
         if pid not in known:

@@ -226,7 +226,8 @@ def _of_one_group(process: Process, verdicts: dict[int, Verdict]) -> Verdict | N
 
 
 def select(verdicts: Sequence[Verdict], mine: Mine, scope: Scope) -> Selection:
-    """What a scope stops. System, unknown and dead processes never; others' GPUs never."""
+    """What a scope stops. System, unknown and dead processes never, nor others that draw with the
+    GPU; others' GPUs never."""
     chosen = [v for v in verdicts if not v.process.zombie and _wanted(v, mine, scope)]
     wanted = {v.process.pid for v in chosen}
     spared = [
@@ -251,7 +252,7 @@ def _wanted(verdict: Verdict, mine: Mine, scope: Scope) -> bool:
     if verdict.word == "ours":
         # What our records name on another GPU is not in this deployment's way.
         return not process.gpus or process.gpus is None or _on(process, mine.gpus)
-    if verdict.word != "foreign" or scope == "ours" or process.gpus is None:
+    if process.graphics or verdict.word != "foreign" or scope == "ours" or process.gpus is None:
         return False
     if not process.gpus or not process.gpus <= mine.gpus:
         return False

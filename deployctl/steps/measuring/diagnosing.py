@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployctl.errors import RemoteError
+from deployctl.hosts.operations import files, units
 from deployctl.steps.interface import Context, Unanswered
 from deployctl.steps.models import sources
 from deployctl.steps.verify import VerifyStep
@@ -81,7 +82,7 @@ def _config_in_use(context: Context) -> dict[str, Any] | None:
     """The config.json of the drafter that the running server was started with."""
     folder = _drafter_in_use(context) or context.release.drafter
     try:
-        file = context.session.call("files.read", path=f"{folder}/config.json", limit=CONFIG_LIMIT)
+        file = context.session.call(files.read, path=f"{folder}/config.json", limit=CONFIG_LIMIT)
         return drafter.parse(file["text"] or "")
     except (RemoteError, drafter.DrafterConfigError):
         return None
@@ -89,7 +90,7 @@ def _config_in_use(context: Context) -> dict[str, Any] | None:
 
 def _drafter_in_use(context: Context) -> str | None:
     try:
-        unit = context.session.call("units.state", name=context.wanted.profile.name)
+        unit = context.session.call(units.state, name=context.wanted.profile.name)
         argv = [str(word) for word in unit.get("argv") or []]
         given = json.loads(argv[argv.index("--speculative-config") + 1])
         return str(given["model"])
@@ -100,7 +101,7 @@ def _drafter_in_use(context: Context) -> str | None:
 def _start_of_log(context: Context) -> str:
     try:
         read = context.session.call(
-            "units.log", name=context.wanted.profile.name, offset=0, limit=START_OF_LOG
+            units.log, name=context.wanted.profile.name, offset=0, limit=START_OF_LOG
         )
     except RemoteError:
         return ""

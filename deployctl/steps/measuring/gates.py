@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from deployctl.config.profile import Profile
+from deployctl.hosts.operations import units
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
     Answers,
@@ -111,7 +112,7 @@ def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
 
 
 def _process(context: Context) -> dict[str, Any]:
-    return identity(context.session.call("units.state", name=context.wanted.profile.name))
+    return identity(context.session.call(units.state, name=context.wanted.profile.name))
 
 
 def asked_digest(settings: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.errors import RemoteError, Undecided
+from deployctl.hosts.operations import files, network, units
 from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.interface import Context
 from deployctl.steps.measuring.gates import api_key
@@ -50,7 +51,7 @@ def plain_server(context: Context, step: str) -> Iterator[Client]:
     context.progress("start", f"the same without speculation, port {port}")
     try:
         context.session.call(
-            "units.start",
+            units.start,
             name=name,
             argv=plain_argv(launch["argv"], port),
             env=launch["env"],
@@ -68,8 +69,8 @@ def plain_server(context: Context, step: str) -> Iterator[Client]:
             _wait(context, step, name, client)
             yield client
     finally:
-        context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
-        context.session.call("files.remove_tree", path=f"@/profiles/{name}")
+        context.session.call(units.stop, name=name, grace=profile.serve.stop_grace)
+        context.session.call(files.remove_tree, path=f"@/profiles/{name}")
 
 
 def plain_argv(argv: Sequence[str], port: int) -> list[str]:
@@ -84,8 +85,8 @@ def plain_argv(argv: Sequence[str], port: int) -> list[str]:
 
 def _launch(context: Context) -> dict[str, Any]:
     path = f"{context.release.directory}/launch.json"
-    file = context.session.call("files.read", path=path)
-    launch: dict[str, Any] = json.loads(file["text"])
+    file = context.session.call(files.read, path=path)
+    launch: dict[str, Any] = json.loads(file["text"] or "")
     return launch
 
 
@@ -97,7 +98,7 @@ def _free_port(context: Context) -> int:
     """A port above the served one on which nobody listens."""
     served = context.wanted.profile.serve.port
     for port in range(served + 1, served + 1 + PORTS):
-        if not context.session.call("network.listener", port=port)["listening"]:
+        if not context.session.call(network.listener, port=port)["listening"]:
             return port
     raise Undecided(
         context.wanted.host.name, "compare", f"no free port from {served + 1} to {served + PORTS}"
@@ -114,7 +115,7 @@ def _wait(context: Context, step: str, name: str, client: Client) -> None:
                 return
         except RequestFailed:
             pass
-        unit = context.session.call("units.state", name=name)
+        unit = context.session.call(units.state, name=name)
         if unit["state"] not in ("starting", "running") or time.monotonic() > deadline:
             raise Undecided(
                 host,
@@ -128,7 +129,7 @@ def _wait(context: Context, step: str, name: str, client: Client) -> None:
 
 def _why(context: Context, name: str) -> str:
     try:
-        log: Mapping[str, Any] = context.session.call("units.log", name=name, offset=-65536)
+        log: Mapping[str, Any] = context.session.call(units.log, name=name, offset=-65536)
     except RemoteError as error:
         return str(error)
     found = explain(log["text"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.errors import NotReady
+from deployctl.hosts.operations import units
 from deployctl.hosts.session import Call
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
@@ -57,7 +58,7 @@ class Readiness:
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
             raise self._failure("the server was restarted while it was asked", last)
-        self.context.session.call("units.keep", name=self.profile.name, **identity(unit))
+        self.context.session.call(units.keep, name=self.profile.name, **identity(unit))
         seconds = time.monotonic() - self.began
         return {
             **identity(unit),
@@ -73,11 +74,11 @@ class Readiness:
     def abandon(self) -> dict[str, Any] | None:
         """Stop a start that failed, so that it holds neither memory nor port. A server that was
         proven before is left: it may answer others although it did not answer us."""
-        unit = self.context.session.call("units.state", name=self.profile.name)
+        unit = self.context.session.call(units.state, name=self.profile.name)
         if unit.get("kept"):
             return None
         stopped: dict[str, Any] = self.context.session.call(
-            "units.stop", name=self.profile.name, grace=self.profile.serve.stop_grace
+            units.stop, name=self.profile.name, grace=self.profile.serve.stop_grace
         )
         return stopped
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployctl.config.profile import Profile
+from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
 
 REQUESTS = "stopped_requests"
@@ -22,7 +23,7 @@ def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
     """Stop the profile's own server; what `units.stop` answers."""
     serve = profile.serve
     stopped: dict[str, Any] = session.call(
-        "units.stop",
+        units.stop,
         name=profile.name,
         grace=serve.stop_grace,
         load=f"http://{reachable(serve.host)}:{serve.port}/load",

@@ -7,6 +7,7 @@ stumbled before sources were compiled did not end the build.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -18,11 +19,13 @@ from deployctl.vllm.logs.lines import Line, read
 
 BEFORE, AFTER = 2, 9
 """Lines around the first error that are shown."""
-HEAD, TAIL = 4_000, 12_000
-"""Lines that are searched, of those that may say anything."""
+HEAD, TAIL = 100_000, 300_000
+"""Characters that are searched, of the lines that may say anything."""
 LONGEST = 2_000
 FAILED = "a build step failed"
 
+_CHAIN = re.compile(r"\s{0,80}(?:Caused by:|cause:|[\u251c\u2570]\u2500\u25b6)")
+_FRAME = re.compile(r'\s{0,80}File "[^"]{0,1000}", line \d')
 _COMMAND = re.compile(r"\$ \S")
 _NOISE = re.compile(
     r"\s{0,80}(?:\[\s{0,3}\d{1,6}/\d{1,6}\]|\[\s{0,3}\d{1,3}%\]|-- |copying |creating |writing "
@@ -39,8 +42,9 @@ _COMPILING = re.compile(
 )
 _WARNING = re.compile(
     r"\s{0,80}(?:WARNING\b|warning\b|WARN |CMake (?:Deprecation )?Warning|note: |hint: |help: |"
-    r"npm warn)|.{0,600}(?:: warning(?: #|:)|: note: |: remark: )|\s{0,80}WARNING: Retrying"
+    r"npm warn)|.{0,600}(?:: warning(?: #|:)|: note: |: remark: )"
 )
+_LAST_TRY = re.compile(r".{0,80}Retrying \(Retry\(total=0")
 _CMAKE_WARNING = re.compile(r"(\s{0,80})CMake (?:Deprecation )?Warning")
 _COMPILES = re.compile(
     r"\s{0,80}(?:\[\s{0,3}\d{1,6}/\d{1,6}\]|\[\s{0,3}\d{1,3}%\]) (?:Building|Linking) "
@@ -90,26 +94,55 @@ def _spoken(lines: Sequence[Line]) -> list[int]:
     """The lines that may say why: no progress, no commands, no warnings."""
     kept: list[int] = []
     warned: int | None = None
+    quoted = _quoted(lines)
     for at, line in enumerate(lines):
         text = line.text
-        if not text.strip():
+        if not text.strip() or at in quoted:
             continue
         indent = len(text) - len(text.lstrip())
         if warned is not None and indent > warned:
             continue
         block = _CMAKE_WARNING.match(text)
         warned = len(block[1]) if block else None
-        if (
-            block
-            or _NOISE.match(text)
-            or _WARNING.match(text)
-            or line.severity in ("info", "debug")
-        ):
-            continue
-        if line.severity == "warning" or (len(text) > 200 and _COMPILING.match(text)):
-            continue
-        kept.append(at)
-    return kept if len(kept) <= HEAD + TAIL else [*kept[:HEAD], *kept[-TAIL:]]
+        if not block and not _says_nothing(line):
+            kept.append(at)
+    return _bounded(lines, kept)
+
+
+def _bounded(lines: Sequence[Line], kept: Sequence[int]) -> list[int]:
+    """The first and the last of many lines."""
+    sizes = [min(len(lines[at].text), LONGEST) + 1 for at in kept]
+    if sum(sizes) <= HEAD + TAIL:
+        return list(kept)
+    head = sum(1 for size in itertools.accumulate(sizes) if size <= HEAD)
+    tail = sum(1 for size in itertools.accumulate(reversed(sizes)) if size <= TAIL)
+    return [*kept[:head], *kept[max(head, len(kept) - tail) :]]
+
+
+def _says_nothing(line: Line) -> bool:
+    """Progress, commands and warnings; pip's last try is none, for its error does not say why."""
+    text = line.text
+    if _LAST_TRY.match(text):
+        return False
+    if line.severity in ("info", "debug", "warning") or _NOISE.match(text) or _WARNING.match(text):
+        return True
+    return len(text) > 200 and _COMPILING.match(text) is not None
+
+
+def _quoted(lines: Sequence[Line]) -> set[int]:
+    """Lines of source code that tracebacks quote: they tell what might be said, not what was."""
+    quoted: set[int] = set()
+    deeper = -1
+    for at, line in enumerate(lines):
+        indent = len(line.text) - len(line.text.lstrip())
+        if _FRAME.match(line.text):
+            quoted.add(at)
+            deeper = indent
+        elif 0 <= deeper < indent:
+            quoted.add(at)
+        else:
+            deeper = -1
+    return quoted
 
 
 def _hit(
@@ -126,8 +159,19 @@ def _hit(
         found = cause.pattern.search(where)
         if found:
             start = found.start() + len(found[0]) - len(found[0].lstrip())
-            return cause, found, places[where.count("\n", 0, start)]
+            return cause, found, _innermost(lines, places[where.count("\n", 0, start)], cause)
     return None
+
+
+def _innermost(lines: Sequence[Line], at: int, cause: Cause) -> int:
+    """Of a chain of causes (`Caused by:`, `├─▶`), the last that says the same."""
+    last = at
+    for place in range(at + 1, len(lines)):
+        if not _CHAIN.match(lines[place].text):
+            break
+        if cause.pattern.search(lines[place].text[:LONGEST]):
+            last = place
+    return last
 
 
 def _telling(lines: Sequence[Line], spoken: Sequence[int], first: int) -> int:

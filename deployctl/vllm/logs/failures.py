@@ -100,7 +100,7 @@ def find(lines: Sequence[Line]) -> list[Failure]:
             follower = followers[line.stream] = _Follower(found)
         follower.feed(index, line)
         if line.severity in ("", "info"):
-            marks += [(index, name) for name, mark in phases.MEMORY if mark.search(line.text)]
+            marks += [(index, name) for name in phases.memory_of(line.text)]
     found = sorted((failure for failure in found if failure.raised), key=lambda each: each.first)
     for failure in found:
         failure.phase = _phase(failure, marks)

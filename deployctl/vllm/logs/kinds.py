@@ -7,13 +7,15 @@ import re
 from deployctl.vllm.logs import build, server
 from deployctl.vllm.logs.explanation import Explanation, Kind
 
+HEAD, TAIL = 200_000, 400_000
+"""Characters of a log that show which kind it is."""
 _SERVER = re.compile(
     r"vLLM API server version|\((?:APIServer|EngineCore|Worker|VllmWorker|RayWorker)\w{0,40}[ ,]"
     r"|(?:INFO|ERROR|WARNING) \d\d-\d\d \d\d:\d\d:\d\d |Application startup|Uvicorn running"
     r"|vllm serve|/vllm/v1/|/vllm/entrypoints/|/vllm/(?:worker|engine|executor)/|NCCL (?:WARN|INFO)"
 )
 _BUILD = re.compile(
-    r"^\$ (?:\S*/)?(?:uv|pip|git|cmake|cargo|python)\b|^\s*(?:\[\s*\d+/\d+\] "
+    r"^\$ (?:\S*/)?(?:uv|pip|git|cmake|cargo|python)\b|^\s{0,40}(?:\[\s*\d+/\d+\] "
     r"|-- The CX?X? ?compiler|"
     r"FAILED: |CMake Error|\u00d7 |error: subprocess-exited|ERROR: Failed building|Cloning into "
     r"|Submodule |Building wheel|Collecting |Resolved \d+ package|Caused by: |cause: |fatal: |"
@@ -24,8 +26,9 @@ _BUILD = re.compile(
 
 def kind(text: str) -> Kind | None:
     """A log's kind by who wrote its lines; None where nothing tells."""
-    served = sum(1 for _ in _SERVER.finditer(text))
-    built = sum(1 for _ in _BUILD.finditer(text))
+    sample = text if len(text) <= HEAD + TAIL else text[:HEAD] + text[-TAIL:]
+    served = sum(1 for _ in _SERVER.finditer(sample))
+    built = sum(1 for _ in _BUILD.finditer(sample))
     if served == built == 0:
         return None
     # A server compiles kernels at its start; a build starts no server.

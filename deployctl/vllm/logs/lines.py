@@ -13,6 +13,8 @@ from deployctl.vllm.logs import prefixes
 
 MOST = 16_384
 """Characters of a line that are looked at: what is longer is no message of a logger."""
+FIRST, LAST = 20_000, 200_000
+"""Lines of a log that are read: of more, the middle is left out."""
 ROUNDS = 12
 SPLIT = 16 << 10
 """Docker cuts longer lines into several JSON lines."""
@@ -48,7 +50,10 @@ class Line:
 
 def read(text: str) -> list[Line]:
     """Every line of a log, in order."""
-    return list(_without_unknown(_joined(_lines(_ENDS.split(text)))))
+    pieces = _ENDS.split(text)
+    if len(pieces) > FIRST + LAST:
+        pieces = [*pieces[:FIRST], *pieces[-LAST:]]
+    return list(_without_unknown(_joined(_lines(pieces))))
 
 
 def parse(raw: str) -> Line:
@@ -64,7 +69,11 @@ def bare(line: str) -> str:
 
 def _lines(pieces: Iterable[str]) -> Iterator[tuple[Line, bool]]:
     """Lines, and whether each goes on in the next one of its kind."""
+    blank = 0
     for raw in pieces:
+        blank = 0 if raw.strip() else blank + 1
+        if blank > 2:
+            continue
         if raw[:1] == "{" or raw[:64].lstrip()[:1] == "{":
             inner = _unpack(raw)
             if inner is not None:
@@ -77,6 +86,8 @@ def _lines(pieces: Iterable[str]) -> Iterator[tuple[Line, bool]]:
 
 def _plain(raw: str) -> Line:
     """A line without its prefixes."""
+    if not raw.strip():
+        return Line("", raw)
     text = raw[:MOST]
     if "\x1b" in text or "[" in text or "\x9b" in text:
         text = prefixes.ESCAPES.sub("", text)
@@ -159,12 +170,13 @@ class _Reader:
             self.at = found.end()
             self.system = "c10"
             return True
-        for pattern in prefixes.PLAIN:
-            found = pattern.match(self.text, self.at)
-            if found and found.end() > self.at:
-                self.timed = True
-                self.at = found.end()
-                return True
+        found = prefixes.PLAIN.match(self.text, self.at)
+        if found and found.end() > self.at:
+            self.timed = True
+            self.at = found.end()
+            return True
+        if not prefixes.SAYS_LEVEL.search(self.text, self.at, self.at + 300):
+            return False
         for pattern in prefixes.OUTER:
             found = pattern.match(self.text, self.at)
             if found:

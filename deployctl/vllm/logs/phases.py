@@ -40,7 +40,18 @@ MEMORY: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 next begins: a line of it explains nothing later."""
 FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
     ("sampler", frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "warmup_sampler"})),
-    ("graphs", frozenset({"capture_model", "_capture_cudagraphs", "capture_graphs"})),
+    (
+        "graphs",
+        frozenset(
+            {
+                "capture_model",
+                "_capture_cudagraphs",
+                "capture_graphs",
+                "capture_begin",
+                "capture_end",
+            }
+        ),
+    ),
     (
         "profiling",
         frozenset({"profile_run", "determine_available_memory", "determine_num_available_blocks"}),
@@ -76,6 +87,8 @@ FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
     ("serving", frozenset({"execute_model", "sample_tokens"})),
 )
 """The same by functions of vLLM on the stack, innermost purpose first."""
+_PHASE = re.compile("|".join(pattern.pattern for _, pattern in PHASES))
+_MEMORY = re.compile("|".join(pattern.pattern for _, pattern in MEMORY))
 BAR = re.compile(r"(?P<label>[^|]*?)\d+%\|[^|]*\|\s*(?P<done>[\d.]+)(?P<unit>[kMGT]?)i?B?/")
 """A progress bar as tqdm draws it: `label: 45%|####  | 5/11 [00:01<00:02]`."""
 STEP = re.compile(r"^(?P<label>)\[(?P<done>\d+)(?P<unit>)/\d+\]")
@@ -85,6 +98,20 @@ BARS = 200
 """Labels of bars that are followed; what draws ever new ones gets nowhere."""
 _SHARDS = re.compile(r"checkpoint shards:.*?\|\s*(\d+)/(\d+)")
 _CAPTURE = re.compile(r"Capturing CUDA graph.*?\|\s*(\d+)/(\d+)")
+
+
+def phases_of(text: str) -> tuple[str, ...]:
+    """The phases of a start that a line begins."""
+    if not _PHASE.search(text):
+        return ()
+    return tuple(name for name, pattern in PHASES if pattern.search(text))
+
+
+def memory_of(text: str) -> tuple[str, ...]:
+    """What memory is taken for after a line."""
+    if not _MEMORY.search(text):
+        return ()
+    return tuple(name for name, pattern in MEMORY if pattern.search(text))
 
 
 @dataclass
@@ -106,8 +133,8 @@ class Startup:
     def _line(self, line: str, at: float) -> bool:
         said = bare(line)
         before = len(self.reached)
-        for name, pattern in PHASES:
-            if name not in self.reached and pattern.search(said):
+        for name in phases_of(said):
+            if name not in self.reached:
                 self.reached[name] = at
                 self.phase, self.detail = name, ""
         for pattern in (_SHARDS, _CAPTURE):

@@ -65,22 +65,23 @@ C10 = re.compile(
     r"\[(?P<letter>[IWEF])(?:\d{3,4} [\d:.]{8,18}(?: \d{1,12})?)? ?[\w./-]{1,120}:\d{1,6}\] ?"
     r"|(?P<glog>[IWEF])\d{4} [\d:.]{8,18} {1,4}\d{1,12} [\w./-]{1,160}:\d{1,6}\] ?"
 )
-PLAIN: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # Times: ISO (docker -t, CRI, CI services), syslog, the seconds of BuildKit.
-        rf"\[?{_DATE}\]?(?: (?:stdout|stderr) [FP] | ?\| | - |: |\t| |\Z)",
-        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [\w.-]{1,100} "
-        r"[\w.@/\\:-]{1,100}?(?:\[\d{1,10}\])?: ?",
-        r"#\d{1,5} (?:\d{1,7}\.\d{1,3} )?|\d{1,6}\.\d{1,3} (?=[ A-Za-z(\[-])",
-        # Programs that run others: compose, kubectl, systemd, grep, torchrun, mpirun.
-        r"(?=[A-Za-z])[\w.-]{1,80} {0,20}\| (?! )",
-        r"\[(?:pod/|resource\.)[^\]]{1,200}\] ",
-        r"(?=[A-Za-z])[\w.-]{1,60}\[\d{1,10}\]: ?",
-        r"(?=[\w./-]{1,200}\.(?:log|out|txt|err))[\w./-]{1,200}:(?:\d{1,9}:)?(?=\()",
-        r"\[\d{1,6},\d{1,6}\]<std(?:err|out)>:? ?",
-        r"##\[(?:error|warning|debug)\]|::(?:error|warning)[^:]{0,200}::",
-        r"> (?=\S)",
+PLAIN = re.compile(
+    "|".join(
+        (
+            # Times: ISO (docker -t, CRI, CI services), syslog, the seconds of BuildKit.
+            rf"\[?{_DATE}\]?(?: (?:stdout|stderr) [FP] | ?\| | - |: |\t| |\Z)",
+            r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [\w.-]{1,100} "
+            r"[\w.@/\\:-]{1,100}?(?:\[\d{1,10}\])?: ?",
+            r"#\d{1,5} (?:\d{1,7}\.\d{1,3} )?|\d{1,6}\.\d{1,3} (?=[ A-Za-z(\[-])",
+            # Programs that run others: compose, kubectl, systemd, grep, torchrun, mpirun.
+            r"(?=[A-Za-z])[\w.-]{1,80} {0,20}\| (?! )",
+            r"\[(?:pod/|resource\.)[^\]]{1,200}\] ",
+            r"(?=[A-Za-z])[\w.-]{1,60}\[\d{1,10}\]: ?",
+            r"(?=[\w./-]{1,200}\.(?:log|out|txt|err))[\w./-]{1,200}:(?:\d{1,9}:)?(?=\()",
+            r"\[\d{1,6},\d{1,6}\]<std(?:err|out)>:? ?",
+            r"##\[(?:error|warning|debug)\]|::(?:error|warning)[^:]{0,200}::",
+            r"> (?=\S)",
+        )
     )
 )
 """Prefixes that say neither severity nor process."""
@@ -99,3 +100,4 @@ OUTER: tuple[re.Pattern[str], ...] = tuple(
 """Loggers of programs around the server. Their severity is that of the collector's choice: a line
 of a traceback may well be called INFO."""
 AFTER_TIME = re.compile(rf"{_LEVEL}\s{{1,8}}(?=\S)")
+SAYS_LEVEL = re.compile(r"TRACE|DEBUG|INFO|NOTICE|WARN|ERROR|CRITICAL|FATAL")

@@ -120,11 +120,10 @@ def _progress(lines: Sequence[Line]) -> dict[tuple[str, int | None], int]:
     for index, line in enumerate(lines):
         if line.severity not in ("info", ""):
             continue
-        for name, pattern in phases.PHASES:
-            if pattern.search(line.text):
-                reached[line.stream] = index
-                if name == "serving":
-                    reached["", None] = index
+        for name in phases.phases_of(line.text):
+            reached[line.stream] = index
+            if name == "serving":
+                reached["", None] = index
     return reached
 
 
@@ -142,8 +141,10 @@ def _first(
     """The first that ended a process; what only reports another's end comes after all others."""
     own = [each for each in fatal if not _only(each, _WRAPPERS)]
     first = [each for each in own if not _only(each, _CONSEQUENCES)]
-    candidates = [_Found(each.first, each) for each in _surely(first, known)]
-    candidates += _lone_lines(lines, fatal)
+    sure = next(_surely(first, known), None)
+    candidates = [] if sure is None else [_Found(sure.first, sure)]
+    lone = next(_lone_lines(lines, fatal), None)
+    candidates += [] if lone is None else [lone]
     if candidates:
         return min(candidates, key=lambda each: each.index)
     rest = own or [each for each in fatal if _match(known, _wrapped(each), each.phase)] or fatal
@@ -153,12 +154,15 @@ def _first(
 def _surely(found: Sequence[Failure], known: Sequence[Cause]) -> Iterator[Failure]:
     """Failures of which nothing says that their process went on: an error that was logged under
     another title, before what certainly ended the same process, counts only if it is known."""
-    for index, failure in enumerate(found):
-        later = any(
-            other.process == failure.process and other.pid == failure.pid and not _doubtful(other)
-            for other in found[index + 1 :]
-        )
-        if not _doubtful(failure) or not later or _match(known, failure.text(), failure.phase):
+    last = {(each.process, each.pid): each for each in found if not _doubtful(each)}
+    for failure in found:
+        end = last.get((failure.process, failure.pid))
+        ended_later = end is not None and end.first > failure.first
+        if (
+            not _doubtful(failure)
+            or not ended_later
+            or _match(known, failure.text(), failure.phase)
+        ):
             yield failure
 
 

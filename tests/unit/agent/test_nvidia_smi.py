@@ -281,7 +281,8 @@ def test_the_measured_table_of_the_h200() -> None:
     shown = text("h200/nvidia-smi-busy.txt")
     assert nvidia_table.parse_memory(shown) == {0: {"used": 8719, "total": 143771}}
     (row,) = nvidia_table.parse_processes(shown)
-    assert row == {"gpu": 0, "instance": None, "pid": 436, "name": "python3", "memory": 8710}
+    process = {"pid": 436, "name": "python3", "type": "C", "memory": 8710}
+    assert row == {"gpu": 0, "instance": None, **process}
 
 
 def test_the_table_tells_what_the_csv_does_not() -> None:

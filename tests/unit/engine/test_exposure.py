@@ -65,6 +65,30 @@ def test_the_build_of_a_pull_request_and_another_python() -> None:
     assert found["hosts: here.python"] == "/opt/python"
 
 
+@pytest.mark.parametrize(
+    ("ssh_user", "source", "warned"),
+    [
+        ("root", {"pr": 40898}, True),
+        ("root", {"ref": "main"}, True),
+        ("build", {"pr": 40898}, False),
+        ("root", {"release": "0.33.0"}, False),
+    ],
+)
+def test_who_builds_code_of_others(ssh_user: str, source: Any, warned: bool) -> None:
+    hosts = [{"name": "far", "ssh": {"address": "far", "user": ssh_user}}]
+    made = profile(hosts=hosts, build={"source": source})
+    assert any("runs as root on far" in said for said in exposure.warnings(made)) is warned
+    (build,) = [one for one in exposure.programs(made, playbook()) if "build of" in one.what]
+    assert build.what.endswith(f"as {ssh_user}")
+
+
+def test_a_container_is_entered_as_root() -> None:
+    node = {"name": "node", "ssh": {"address": "node", "user": "admin"}}
+    hosts = [{"name": "ct", "container": {"id": "1"}, "node": node}]
+    found = [one.what for one in exposure.programs(profile(hosts=hosts), playbook())]
+    assert any(what.endswith("as root") for what in found)
+
+
 def test_what_an_ssh_config_runs(tmp_path: Path) -> None:
     (tmp_path / "inner").write_text('Match host x exec "inner-program"\n')
     config = tmp_path / "config"
@@ -98,7 +122,10 @@ def test_what_an_ssh_config_runs(tmp_path: Path) -> None:
     ],
 )
 def test_a_server_that_anybody_may_use(host: str, key: Any, warned: bool) -> None:
-    found = list(exposure.warnings(profile(serve={"host": host, "port": 7, "api_key": key})))
+    made = profile(
+        serve={"host": host, "port": 7, "api_key": key}, build={"source": {"release": "0.33.0"}}
+    )
+    found = list(exposure.warnings(made))
     assert bool(found) is warned
     assert all("whoever reaches port 7 of here" in said for said in found)
 

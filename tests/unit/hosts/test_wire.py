@@ -11,6 +11,7 @@ import pytest
 from deployctl.agent.main import operations
 from deployctl.agent.wire.answers import RESULTS, Listener, Process, UnitState
 from deployctl.errors import ConnectionLost
+from deployctl.hosts.operations import units
 from deployctl.hosts.shapes import mismatch
 from tests.unit.hosts.scripted_agent import Message, answering, scripted
 
@@ -92,3 +93,17 @@ def test_right_values_pass_and_spoilt_ones_end_the_connection(op: str) -> None:
     with scripted(script) as session, pytest.raises(ConnectionLost) as caught:
         session.call(op)
     assert op in caught.value.why and caught.value.exit_code == 4
+
+
+def test_an_operation_is_asked_by_its_own_name() -> None:
+    unit: Message = {"state": "absent", "pid": None, "start": None, "release": None, "members": []}
+    asked: list[Message] = []
+
+    def script(message: Message) -> Iterable[Message]:
+        if "calls" in message:
+            asked.extend(message["calls"])
+            yield {"id": message["id"], "results": [{"value": unit}]}
+
+    with scripted(script) as session:
+        assert session.call(units.state, name="x")["state"] == "absent"
+    assert asked == [{"op": "units.state", "args": {"name": "x"}}]

@@ -334,3 +334,41 @@ def test_where_a_process_is_stuck() -> None:
         "PID 77637: R in uvm_spin_loop < uvm_tracker_wait < uvm_api_map_external_allocation"
     )
     assert clearing.where_stuck({"pid": 7}) == "PID 7: where is not told"
+
+
+# -- GPUs that share the machine's memory, and people who draw ------------------------------------
+
+
+def shared_memory(used: int | None, *apps: tuple[int, int, int | None], **row: Any) -> Any:
+    state = gpus(*apps)
+    state["gpus"][2] |= {"unified": True, "memory_used": used, "memory_total": 122595, **row}
+    return state
+
+
+def test_nothing_of_ours_is_stopped_for_memory_that_cannot_be_read() -> None:
+    """Found: clean stopped our engine, then failed with "an unknown amount held by nobody"."""
+    broken = shared_memory(None, unified=False, unknown={"memory.used": "[Unknown Error]"})
+    found = CleanStep().plan(wanted(), answers(unit=RUNNING, gpus=broken))
+    assert found.status == "blocked"
+    assert "GPU 2: its memory in use cannot be read ([Unknown Error])" in found.reason
+    links: dict[str, Any] = {"clean.links": {"peers": {}, "unknown": None}}
+    reset = CleanStep().plan(wanted(reset=True), answers(unit=RUNNING, gpus=broken, **links))
+    assert "cannot be read" not in reset.reason
+
+
+def test_unified_memory_is_gated_by_what_its_holders_have_or_left_out() -> None:
+    for used, measured in ((0, ["2"]), (None, [])):
+        known = answers(gpus=shared_memory(used))
+        now = scene(wanted(), known)
+        assert [str(gpu["index"]) for gpu in clearing.measured(now)] == measured
+        assert bool(clearing.left_out(now)) is (used is None)
+        assert CleanStep().plan(wanted(), known).status == "check"
+
+
+def test_who_draws_with_a_gpu_is_never_stopped() -> None:
+    desktop = process(900, comm="gnome-shell", command=["gnome-shell"], devices=["nvidia2"])
+    trainer = process(901, comm="train", command=["train"], devices=["nvidia2"])
+    state = {**gpus((901, 2, 100)), "graphics": [900]}
+    now = scene(wanted(scope="gpu"), answers(gpus=state, holders=look(desktop, trainer)))
+    assert [v.process.pid for v in now.selection.stop] == [901]
+    assert [v.process.pid for v in now.selection.spared] == [900]

@@ -243,3 +243,36 @@ def test_what_is_not_known_of_other_gpus_does_not_matter() -> None:
     assert (
         made.status == "unknown" and f"GPU 1 of the host, not all are known: {lost}" in made.reason
     )
+
+
+def judged(backend: str, strategy: str = "auto", nvcc: str | None = None, **gpu: Any) -> Plan:
+    deployment = wanted("cuda", ref="main")
+    build = deployment.profile.build.model_copy(
+        update={"torch_backend": backend, "strategy": strategy}
+    )
+    profile = deployment.profile.model_copy(update={"build": build})
+    row = {**GPU, "driver": "580.1.2", "compute_cap": "9.0", **gpu}
+    tools = {"uv": "/bin/uv", "git": "/bin/git", "memory_available": 64 * GIB, "pythons": {}}
+    tools["nvcc_version"] = nvcc
+    return plan(Deployment(profile, profile.hosts[0]), gpus={**PRESENT, "gpus": [row]}, tools=tools)
+
+
+def test_a_backend_that_the_host_can_run() -> None:
+    made = judged("cu128", nvcc="12.8")
+    assert made.status == "unchanged" and verdicts(made)["backend driver"] == "ok"
+    assert verdicts(made)["driver of GPU 0"] == "ok"
+
+
+def test_a_gpu_that_the_wheels_do_not_have_is_told_before_the_build() -> None:
+    made = judged("cu126", compute_cap="12.0")
+    assert made.status == "blocked" and "no code for compute capability 12.0" in made.reason
+
+
+def test_a_driver_that_differs_from_the_module_is_told() -> None:
+    made = judged("cu128", driver="580.9.9")
+    assert made.status == "blocked" and "driver 580.9.9 for GPU 0" in made.reason
+
+
+@pytest.mark.parametrize(("strategy", "verdict"), [("source", "failed"), ("auto", "warning")])
+def test_a_toolkit_of_another_major_version(strategy: str, verdict: str) -> None:
+    assert verdicts(judged("cu130", strategy, nvcc="12.8"))["backend toolkit"] == verdict

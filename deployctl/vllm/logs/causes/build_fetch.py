@@ -49,7 +49,8 @@ CAUSES: tuple[Cause, ...] = (
         "git-lfs, uv",
         r"git[- ]lfs.{0,80}(?:not found|is not installed|command not found)"
         r"|smudge filter lfs failed"
-        r"|this repository is over its data quota|missing git lfs artifacts"
+        r"|this repository (?:is over its data quota|exceeded its lfs budget)"
+        r"|missing git lfs artifacts"
         r"|git lfs extension not found"
         r"|batch response: |error downloading object|lfs: .{0,80}(?:failed|error)"
         r"|external filter 'git-lfs",

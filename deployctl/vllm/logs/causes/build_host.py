@@ -9,6 +9,11 @@ from deployctl.vllm.logs.causes.cause import Cause, cause
 
 build = partial(cause, flags=re.IGNORECASE | re.MULTILINE)
 """An entry of a table about builds: several programs write one thing in several cases."""
+_CUDA_HOME = (
+    "set CUDA_HOME in build.env to a toolkit of torch's version, or choose the "
+    "build.torch_backend of "
+    "the host's toolkit"
+)
 _JOBS = "set build.max_jobs lower, or free memory on the host"
 
 CAUSES: tuple[Cause, ...] = (
@@ -128,14 +133,32 @@ CAUSES: tuple[Cause, ...] = (
         "cuda-mismatch",
         "PyTorch (cpp_extension), CMake",
         r"detected cuda version \((?P<have>[\d.]{1,8})\)\s{1,40}mismatches the version that was "
-        r"used "
-        r"to\s{1,40}compile\s{1,40}pytorch \((?P<want>[\d.]{1,8})\)|CUDA_MISMATCH"
-        r"|pytorch was built (?:against|with) cuda (?P<built>[\d.]{1,8}).{0,80}(?:but|mismatch)"
-        r"|FindCUDA says CUDA version is (?P<found>[\d.]{1,8}).{0,200}headers say",
+        r"used to\s{1,40}compile\s{1,40}pytorch \((?P<want>[\d.]{1,8})\)",
         "the host's CUDA toolkit is {have}, torch was built with {want}",
-        "set CUDA_HOME in build.env to a toolkit of torch's version, or choose the "
-        "build.torch_backend "
-        "of the host's toolkit",
+        _CUDA_HOME,
+    ),
+    build(
+        "cuda-mismatch",
+        "PyTorch from 2.9, whose sentence is not put together",
+        r"detected cuda version \(%s\).{0,300}?'(?P<have>[\d.]{1,8})', '(?P<want>[\d.]{1,8})'",
+        "the host's CUDA toolkit is {have}, torch was built with {want}",
+        _CUDA_HOME,
+    ),
+    build(
+        "cuda-mismatch",
+        "CMake",
+        r"FindCUDA says CUDA version is (?P<have>[\d.]{1,8}).{0,200}\s{0,40}.{0,200}headers say",
+        "CMake found a CUDA toolkit of version {have} and headers of another",
+        _CUDA_HOME,
+    ),
+    build(
+        "cuda-architectures",
+        "PyTorch's CMake files",
+        r"unknown cuda architecture name (?P<arch>\S{1,20})"
+        r"|unknown cuda arch \((?P<other>[^)]{1,20})"
+        r"\)|arch_bin wasn't set|none of the cuda architectures|invalid value '?sm_",
+        "TORCH_CUDA_ARCH_LIST names an architecture that this torch does not know: {arch}",
+        "set TORCH_CUDA_ARCH_LIST in build.env to the GPU's compute capability, such as 9.0",
     ),
     build(
         "no-cuda",

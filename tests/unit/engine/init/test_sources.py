@@ -42,7 +42,8 @@ echo started
 """
 OLD = (
     "python3 -m vllm.entrypoints.openai.api_server --model mistralai/Mistral-7B-Instruct-v0.3 "
-    "--tensor-parallel-size 1 --quantization fp8 --trust-remote-code"
+    "--tensor-parallel-size 1 --quantization fp8 --trust-remote-code "
+    "--revision 0123456789abcdef0123456789abcdef01234567"
 )
 DOCKER = """\
 docker run --runtime nvidia --gpus '"device=1"' -d --rm --name llm \\
@@ -210,6 +211,13 @@ def test_what_starts_no_server_is_refused(kind: str, text: str) -> None:
 def test_what_is_none_of_vllms_forms(words: list[str]) -> None:
     with pytest.raises(NotUnderstood):
         parse(words)
+
+
+def test_code_of_a_repository_needs_its_commit(tmp_path: Path) -> None:
+    with pytest.raises(DeployError) as caught:
+        made("script", "vllm serve org/model --trust-remote-code", tmp_path)
+    assert "revision" in str(caught.value.parts())
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""GPUs that share the machine's memory, as nvidia-smi writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployctl.agent.gpu import nvidia_smi, unified
+
+MEMINFO = "MemTotal:       125537280 kB\nMemFree:        1 kB\n"
+SPARK = "0, GPU-9aa1, NVIDIA GB10, 0000000F:01:00.0, {}, {}, 580.95.05, Disabled, {}, 12.1"
+
+
+def gpus(total: str, used: str = "[N/A]", mig: str = "[N/A]") -> list[dict[str, Any]]:
+    rows = nvidia_smi.parse_gpus(0, SPARK.format(total, used, mig)).rows
+    unified.mark(rows, MEMINFO)
+    return rows
+
+
+def app(memory: int | None) -> dict[str, Any]:
+    return {"uuid": "GPU-9aa1", "pid": 7, "memory": memory}
+
+
+@pytest.mark.parametrize("total", ["[N/A]", "N/A", "[Not Supported]", "Not Supported"])
+def test_its_memory_is_the_machines_and_its_holders_use(total: str) -> None:
+    (gpu,) = gpus(total)
+    assert gpu["unified"] and gpu["memory_total"] == 125537280 // 1024
+    for held, used in (([], 0), ([app(43000), app(200)], 43200), ([app(43000), app(None)], None)):
+        unified.fill([gpu], held, None)
+        assert gpu["memory_used"] == used
+    unified.fill([gpu], [], "not told")
+    assert gpu["memory_used"] is None
+
+
+@pytest.mark.parametrize("total", ["[Unknown Error]", "[GPU requires reset]", "ERR!", "143771"])
+def test_what_cannot_be_read_is_not_the_machines(total: str) -> None:
+    (gpu,) = gpus(total, "0")
+    assert not gpu["unified"]
+    unified.fill([gpu], [app(5)], None)
+    assert gpu["memory_used"] == 0
