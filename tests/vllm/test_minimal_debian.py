@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,13 +20,13 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.xdist_group("minim
 
 REPOSITORY = Path(__file__).parents[2]
 MIRROR = "http://deb.debian.org/debian"
-LEFT_OUT = (".git", ".venv", "*cache*", ".hypothesis", "__pycache__")
+LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", "__pycache__")
 LIMIT = 1800
 """Seconds for one of its commands; one that takes longer hangs."""
 ENTER = """\
 set -e
+mount --bind "$1" "$1"
 cd "$1"; shift
-mount --bind . .
 mount -t proc proc proc
 mount --rbind /dev dev
 for place in "$@"; do
@@ -53,7 +54,9 @@ class MinimalDebian:
         cache = said(find_uv_bin(), "cache", "dir").strip()
         (root / "etc/uv").mkdir(exist_ok=True)
         (root / "etc/uv/uv.toml").write_text(f'cache-dir = "{cache}"\n')
-        offered = re.findall(r"(?:file://|(?<=[\s=]))(/\S+)", pip_settings())
+        named = re.findall(r"(?:file://|(?<=[\s=]))(/\S+)", pip_settings())
+        # The files of an index usually lie beside its pages.
+        offered = [place.removesuffix("/").removesuffix("/simple") for place in named]
         self.shared = [place for place in {cache, *offered} if Path(place).exists()]
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +78,11 @@ def said(*argv: str) -> str:
 
 def pip_settings() -> str:
     """This machine's configuration of pip, from its files and its environment, as a section."""
-    found = re.findall(r"^(?:global|:env:)\.([\w-]+)='(.*)'$", said("pip", "config", "list"), re.M)
+    found = re.findall(
+        r"^(?:global|:env:)\.([\w-]+)='(.*)'$",
+        said(sys.executable, "-m", "pip", "config", "list"),
+        re.M,
+    )
     return "".join(f"{name} = {value}\n" for name, value in dict(found).items())
 
 
