@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import traceback
 
-from deployctl.config import redaction
+from deployctl import redaction
 from deployctl.errors import InternalError
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
-from deployctl.config import redaction
+from deployctl import redaction
 from deployctl.errors import DeployError
 from deployctl.report import printable
 

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
     """The resolved profile, reduced to the hosts that `--host` and `--limit` leave."""
-    from deployctl.config import overrides, redaction
+    from deployctl import redaction
+    from deployctl.config import overrides
     from deployctl.config.host_patterns import PatternError, select
     from deployctl.config.loader import load_profile
+    from deployctl.config.secret_values import secret_values
     from deployctl.engine.inspect.proxmox import readers
 
     loaded = load_profile(name, sets=list(sets), environ=os.environ, readers=readers())
     profile = loaded.profile
-    redaction.hide(redaction.values(profile, os.environ))
+    redaction.hide(secret_values(profile, os.environ))
     for said in overrides.near_misses(os.environ, type(profile)):
         output.warn(said)
     if not hosts:
@@ -84,7 +86,7 @@ def perform(
         else playbook
     )
     check_skip(skip, chosen)
-    from deployctl.config import redaction
+    from deployctl import redaction
     from deployctl.engine.inspect import exposure
     from deployctl.engine.run.options import Options
     from deployctl.report.document import report as render
@@ -120,7 +122,7 @@ def perform(
 
 
 def _run(profile: Profile, playbook: Playbook, asked: Any, quiet: bool) -> dict[str, Any]:
-    from deployctl.config import redaction
+    from deployctl import redaction
     from deployctl.engine.run.coordinator import run
     from deployctl.report import document, store, terminal
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from deployctl.config import redaction
+from deployctl import redaction
 
 _UNSAFE = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"

@@ -10,7 +10,7 @@ from typing import Any
 
 from platformdirs import user_state_path
 
-from deployctl.config import redaction
+from deployctl import redaction
 from deployctl.errors import UsageError
 from deployctl.report.document import SCHEMA
 

@@ -39,6 +39,9 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     if told.status == nvidia_smi.NO_DEVICES and not devices.gpu_count():
         return _absent(words)
     table = nvidia_smi.parse_gpus(told.status, told.stdout, fields)
+    if told.status is None:
+        # A driver that keeps nvidia-smi waiting would keep NVML waiting as well.
+        return _present([], table.unknown)
     if not table.rows:
         return _by_nvml(call, timeout, table.unknown or "nvidia-smi named no GPU")
     if any(row[key] is None for row in table.rows for key in ("memory_used", "bus", "driver")):
@@ -48,7 +51,7 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     unified.mark(table.rows)
     # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
     whole = len(table.rows) == devices.gpu_count()
-    answer = _present(table.rows, table.unknown if told.status is None else None)
+    answer = _present(table.rows, None)
     answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)
     answer.update(_apps(call, program, table.rows, timeout))
     unified.fill(table.rows, answer["apps"], answer["apps_unknown"])

@@ -35,6 +35,8 @@ from deployctl.errors import DeployError, Interrupted
 from deployctl.steps import registry
 from deployctl.steps.interface import Deployment, Step
 
+HEARS = 0.05
+"""Seconds after which a signal is heard for certain."""
 LEAVE = 3
 """Interrupts after which nobody is waited for any more."""
 
@@ -134,7 +136,9 @@ def _carry_out(workers: Sequence[Worker], token: Token) -> None:
             over.set()
 
     with token.waking(leave, LEAVE):
-        over.wait()
+        # Again and again: where another thread is given a signal, this one alone can hear it.
+        while not over.wait(HEARS):
+            pass
     for worker in workers:
         if not worker.record.ended:
             worker.record.error = _interrupted(worker.record, "it was not waited for")

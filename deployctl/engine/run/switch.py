@@ -13,8 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from deployctl import cancel
-from deployctl.config import redaction
+from deployctl import cancel, redaction
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger.earlier import previous_deployment
 from deployctl.engine.run import events

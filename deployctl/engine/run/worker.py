@@ -12,9 +12,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from deployctl import cancel
+from deployctl import cancel, redaction
 from deployctl.cancel import Cancelled
-from deployctl.config import redaction
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
 from deployctl.engine.run import events, failed_release, interruption, recovery, switch, target

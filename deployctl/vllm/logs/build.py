@@ -53,7 +53,8 @@ _COMPILES = re.compile(
 _FIRST = re.compile(
     r"\berror\b[:\[]|^\s*error\b|^\s*FAILED: |\bfatal\b|^\s*\u00d7|^\s*CMake Error"
     r"|\bundefined symbol\b"
-    r"|No space left|\(os error|^refused: |^the hunk|Traceback \(most recent|^\s*Killed$",
+    r"|No space left|\(os error|^\s*[\w.]{1,80}(?:Error|Exception): |^refused: |^the hunk"
+    r"|Traceback \(most recent|^\s*Killed$",
     re.IGNORECASE,
 )
 _EMPTY = re.compile(

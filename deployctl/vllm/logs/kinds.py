@@ -19,7 +19,9 @@ _BUILD = re.compile(
     r"|-- The CX?X? ?compiler|"
     r"FAILED: |CMake Error|\u00d7 |error: subprocess-exited|ERROR: Failed building|Cloning into "
     r"|Submodule |Building wheel|Collecting |Resolved \d+ package|Caused by: |cause: |fatal: |"
-    r"Compiling \S+ v\d|remote: )|ninja: |error: could not compile|uv (?:pip|venv|build|sync)\b",
+    r"Compiling \S+ v\d|remote: )|ninja: |torch/utils/cpp_extension|error: could not compile"
+    r"|error: command '|running b(?:uild|dist)|Failed building wheel|Error compiling objects"
+    r"|uv (?:pip|venv|build|sync)\b",
     re.MULTILINE,
 )
 

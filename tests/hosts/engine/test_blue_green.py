@@ -22,7 +22,7 @@ from deployctl.engine.inspect.compare import compare
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
 from deployctl.engine.strategies import blue_green, slots
-from deployctl.errors import HostError
+from deployctl.errors import UsageError
 from deployctl.report.serving import status_lines
 from deployctl.steps import registry
 from deployctl.vllm.acceptance.metrics import in_flight
@@ -231,7 +231,7 @@ def test_its_releases_and_drafter_are_found_by_the_profiles_name(slotted: Served
     failed = slotted.up(OTHER, skip=frozenset({"drafter"})).hosts[0].error
     assert failed is not None and failed.next.endswith("deployctl up --profile stand")
     slotted.ask("files.remove_tree", path="@/profiles/stand.green/releases")
-    with pytest.raises(HostError) as nothing:
+    with pytest.raises(UsageError) as nothing:
         drafters.on_hosts(profile)
     assert nothing.value.next.endswith("deployctl up --profile stand")
 

@@ -31,6 +31,7 @@ class Machine:
         self.name = name
         directory.mkdir()
         self.root = directory / "root"
+        self.root.mkdir(mode=0o700)
         self._network = in_namespaces(["sleep", "infinity"], ["--net"], directory / "network.log")
         ours, theirs = (Path(f"/proc/{pid}/ns/net") for pid in ("self", self._network.pid))
         wait_for("a network of its own", lambda: theirs.readlink() != ours.readlink())

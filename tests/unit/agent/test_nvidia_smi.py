@@ -173,7 +173,7 @@ def test_only_the_name_may_hold_commas() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        # A Jetson of JetPack 6 (a public issue): nothing but its own UUID and name is known.
+        # The form of a Jetson: a UUID without GPU-, hardly a value.
         (
             "0, ddad6ca0-8a4a-5e71-b1b4-95bdcf4fa6b4, Orin (nvgpu), N/A, [N/A], [N/A], 540.3.0, "
             "Disabled, N/A, 8.7",
@@ -200,7 +200,7 @@ def test_only_the_name_may_hold_commas() -> None:
         (GOOD.replace("9.0", "[Not Supported]"), {"compute_cap": None}),
     ],
 )
-def test_public_rows(line: str, expected: dict[str, object]) -> None:
+def test_rows_of_other_cards(line: str, expected: dict[str, object]) -> None:
     table = nvidia_smi.parse_gpus(0, line + "\n")
     (row,) = table.rows
     assert {key: row[key] for key in expected} == expected and table.unknown is None

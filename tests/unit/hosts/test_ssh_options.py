@@ -35,7 +35,7 @@ def test_every_option_of_this_openssh_is_in_the_table() -> None:
         "ProxyUseFdpass yes",  # net-ssh/net-ssh#496, systemd PR 30777
         "Ciphers aes256-ctr",
         "MACs -hmac-sha1",
-        "KexAlgorithms +diffie-hellman-group14-sha1",  # paramiko#1984: old appliances
+        "KexAlgorithms +diffie-hellman-group14-sha1",  # old appliances
         "HostKeyAlgorithms +ssh-rsa",
         "PubkeyAcceptedAlgorithms +ssh-rsa",
         "CASignatureAlgorithms +ssh-rsa",
@@ -44,7 +44,7 @@ def test_every_option_of_this_openssh_is_in_the_table() -> None:
         "BindInterface tun0",
         "ControlMaster auto",  # a master with a second factor, opened by hand
         "ControlPath ~/.ssh/%C",
-        "KnownHostsCommand /usr/bin/sss_ssh_knownhosts %H",  # sssd 2.9's own snippet
+        "KnownHostsCommand /usr/bin/sss_ssh_knownhosts %H",  # sssd
         "VerifyHostKeyDNS yes",
         "HostbasedAuthentication yes",
         "PKCS11Provider /usr/lib/opensc-pkcs11.so",

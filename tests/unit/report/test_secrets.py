@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from deployctl import redaction
 from deployctl.cli import app, output
-from deployctl.config import redaction
 from deployctl.config.profile import Profile
+from deployctl.config.secret_values import secret_values
 from deployctl.report import notify, store
 from tests.unit.report import documents
 
@@ -35,7 +36,7 @@ FORMS = [TOKEN, KEY, json.dumps(KEY)[1:-1], HOOK]
 def hidden() -> Iterator[None]:
     before = list(redaction._forms)
     environ = {"A": TOKEN, "B": KEY, "C": HOOK, "D": "other-canary"}
-    redaction.hide(redaction.values(PROFILE, environ))
+    redaction.hide(secret_values(PROFILE, environ))
     yield
     redaction._forms[:] = before
 

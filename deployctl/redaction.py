@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from deployctl.config.profile import Profile
 
 HIDDEN = "<secret>"
 LEAST = 6
 """Characters of a value that is looked for; shorter ones stand in every text by chance."""
 _forms: list[str] = []
-
-
-def values(profile: Profile, environ: Mapping[str, str]) -> list[str]:
-    """The values of every variable that a profile names as a secret."""
-    serve = profile.serve
-    named = [*serve.secrets.values(), *([serve.api_key] if serve.api_key else [])]
-    named += [told.webhook for told in profile.notify]
-    return [value for secret in named if (value := environ.get(secret.env))]
 
 
 def hide(found: Iterable[str]) -> None:
