@@ -123,7 +123,10 @@ def check(
     profile: Profile = None,
     target: Annotated[
         Path | None,
-        typer.Option("--target", help="With a FILE: the target's folder or config.json."),
+        typer.Option(
+            "--target",
+            help="With a FILE: the target's folder or config.json. Alone: the drafter in it.",
+        ),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="With a FILE: draft tokens.")] = 1,
     method: Annotated[
@@ -137,8 +140,11 @@ def check(
     """Whether the config can work with its target, and is as the profile wants it (exit 6 where
     a check fails)."""
     from deployctl.engine.inspect import drafters
+    from deployctl.vllm.drafters import methods
 
     given = _given(context, profile, sets, hosts, as_json)
+    if given.profile is None and (method is None or methods.of(method).own):
+        file = file or target
     if file is not None:
         subjects = [drafters.check_file(file, target, method, tokens, given.overrides())]
     else:

@@ -23,7 +23,7 @@ from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.verify import VerifyStep
-from deployctl.vllm.drafters import edits, methods
+from deployctl.vllm.drafters import edits, several
 from deployctl.vllm.drafters.drafter import (
     Desired,
     DrafterConfigError,
@@ -165,17 +165,46 @@ def check_file(
     """A config.json of this machine (or the folder that holds it), checked against its target's
     config.json where given, and against a profile's overrides where given.
 
-    Without a `method` it is the one that follows from the file.
+    Without a `method` it is the one that follows from the file. Raises `UsageError` for a folder
+    with several drafters of which none can be chosen.
     """
-    subject = in_file(_config_json(path), overrides)
+    chosen, why = _one_of(path, method)
+    subject = in_file(chosen, overrides)
     config = parse(subject.text)
     against = {} if target is None else parse(in_file(_config_json(target)).text)
-    method = method or methods.guessed(config)
-    if method is None:
-        said = "which method it is for does not follow from the file: name it with --method"
-        return replace(subject, checks=(Check("method", "unknown", said), *_as_wanted(subject)))
-    checks = check(config, Circumstances(against, method, tokens))
-    return replace(subject, checks=(*checks, *_as_wanted(subject)))
+    known = several.method_of(config, method)
+    if isinstance(known, Check):
+        checks = [known]
+    else:
+        checks = check(config, Circumstances(against, known, tokens))
+    return replace(subject, checks=(*why, *checks, *_as_wanted(subject)))
+
+
+def _one_of(path: Path, method: str | None) -> tuple[Path, tuple[Check, ...]]:
+    """The config.json that is judged of a folder, and why where the folder holds more."""
+    found = dict(_configs(path)) if path.is_dir() else {}
+    if not found:
+        return _config_json(path), ()
+    chosen = several.choice(found, method)
+    why = () if chosen.why is None else (chosen.why,)
+    if chosen.name is None:
+        raise UsageError(
+            f"{path}: which drafter is meant is not clear",
+            "; ".join(one.message for one in why),
+            next=f"name one of them: deployctl drafter check {path / min(filter(None, found))}",
+        )
+    return path / chosen.name / "config.json", why
+
+
+def _configs(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The folder's own config under "", and those one level below that can be read."""
+    if (folder / "config.json").exists():
+        yield "", {}
+    for path in sorted(folder.glob("[!.]*/config.json")):
+        try:
+            yield path.parent.name, parse(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            yield path.parent.name, {}
 
 
 def _config_json(path: Path) -> Path:

@@ -6,9 +6,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployctl.vllm.drafters import dflash_checks, eagle_checks, edits, methods
+from deployctl.vllm.drafters import (
+    dflash_checks,
+    eagle_checks,
+    edits,
+    methods,
+    own_checks,
+    several,
+)
 from deployctl.vllm.drafters.drafter_shape import Shape, shape, target_fact
 from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances, equal, judged
+
+RULES: Mapping[str, tuple[eagle_checks.Rule, ...]] = {
+    **eagle_checks.RULES,
+    "mtp": (own_checks.mtp_layers,),
+    "dspark": (own_checks.dspark,),
+}
+"""By method; DFlash's are its own."""
 
 
 def check(
@@ -23,12 +37,13 @@ def check(
         return types
     drafter = shape(config)
     checks = list(_common(drafter, around, config))
-    for own in eagle_checks.RULES.get(around.method, ()):
+    for own in RULES.get(methods.canonical(around.method), ()):
         checks += own(drafter, around, config)
     if around.method == "dflash":
         for rule in dflash_checks.RULES:
             checks += rule(drafter, around)
         checks += dflash_checks.copies(config)
+    checks += several.proposals(config)
     if around.upstream:
         checks += edits.unlikely(around.upstream, config)
     return [*types, *_softened(checks, warn_only)]
@@ -51,6 +66,7 @@ def _common(drafter: Shape, around: Circumstances, config: Mapping[str, Any]) ->
     if not method.checked:
         said = f"not checked: there are no rules for method {around.method}"
         yield Check("method", "unknown", said)
+    if method.own or not method.checked:
         return
     yield _architecture(drafter, around, config)
     if "hidden_size" in method.equal:

@@ -11,19 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deployctl.vllm.drafters import mtp
+
 Model = Literal["needed", "none", "optional"]
 
 
 @dataclass(frozen=True)
 class Method:
     """One method: whether it takes a model, what of the drafter must equal its target's, and how
-    the architecture is named that vLLM makes of the drafter's own (prefix; None: as it is)."""
+    the architecture is named that vLLM makes of the drafter's own (prefix; None: as it is). Of an
+    `own` method only its own rules hold."""
 
     model: Model = "optional"
     equal: tuple[str, ...] = ()
     prefix: str | None = None
     sets_architecture: bool = False
     checked: bool = True
+    own: bool = False
 
 
 UNCHECKED = Method(checked=False)
@@ -37,8 +41,8 @@ METHODS: Mapping[str, Method] = {
     "ngram": Method("none"),
     "ngram_gpu": Method("none"),
     "suffix": Method("none"),
-    "mtp": Method(checked=False),
-    "dspark": Method(checked=False),
+    "mtp": Method(own=True),
+    "dspark": Method(own=True),
     "custom_class": Method(checked=False),
     "extract_hidden_states": Method(checked=False),
 }
@@ -47,12 +51,17 @@ METHODS: Mapping[str, Method] = {
 
 def known(name: str) -> bool:
     """Whether some vLLM is known to have this method; every model family has a `…_mtp`."""
-    return name in METHODS or name.endswith("_mtp")
+    return canonical(name) in METHODS
+
+
+def canonical(name: str) -> str:
+    """vLLM's name for a method: it makes mtp of every family's own."""
+    return "mtp" if name.endswith("_mtp") else name
 
 
 def of(name: str) -> Method:
     """What is known of a method."""
-    return METHODS.get(name, UNCHECKED)
+    return METHODS.get(canonical(name), UNCHECKED)
 
 
 def guessed(config: Mapping[str, Any]) -> str | None:
@@ -65,11 +74,27 @@ def guessed(config: Mapping[str, Any]) -> str | None:
         return str(kind)
     names = config.get("architectures")
     name = str(names[0]) if isinstance(names, list) and names else ""
+    if "DSpark" in name:
+        return "dspark"
     if name.startswith("DFlash") or isinstance(config.get("dflash_config"), Mapping):
         return "dflash"
     if "Eagle3" in name or "eagle_config" in config or "draft_vocab_size" in config:
         return "eagle3"
-    return "eagle" if name.startswith("Eagle") else None
+    if name.startswith("Eagle"):
+        return "eagle"
+    return "mtp" if mtp.assists(config) else None
+
+
+def named(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The methods that a config has a drafter for: a drafter's own, or those of a target that
+    brings MTP layers or DSpark's stages."""
+    one = guessed(config)
+    if one is not None:
+        return (one,)
+    known = mtp.family(config)
+    layers = bool(known and mtp.layers(known, config))
+    staged = any(key.startswith("dspark_") for key in config)
+    return (("mtp",) if layers else ()) + (("dspark",) if staged else ())
 
 
 def architecture(method: str, config: Mapping[str, Any], name: str | None) -> str | None:

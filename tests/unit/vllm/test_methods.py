@@ -96,7 +96,7 @@ MLP = {
         ({**MLP, "emb_dim": 2048}, "mlp_speculator", 3, "hidden_size", "error"),
         ({**LLAMA, "hidden_size": 2048}, "draft_model", 3, "vocabulary", "ok"),
         ({**LLAMA, "vocab_size": 151936}, "draft_model", 3, "vocabulary", "error"),
-        ({"model_type": "gemma4_assistant"}, "mtp", 4, "method", "unknown"),
+        ({"model_type": "some_assistant"}, "mtp", 4, "method", "unknown"),
         ({"model_type": "x"}, "a_forks_own", 4, "method", "unknown"),
     ],
 )  # fmt: skip
