@@ -10,7 +10,7 @@ from typing import Any
 
 from deployctl.vllm.drafters import mtp
 from deployctl.vllm.drafters.drafter_shape import Shape, target_fact
-from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances, equal, judged
+from deployctl.vllm.drafters.drafter_verdicts import Check, Circumstances, Verdict, equal, judged
 from deployctl.vllm.drafters.fields import read
 
 QWEN, OMNI, GEMMA = "Qwen3DSparkModel", "Qwen3OmniDSparkModel", "Gemma4DSparkModel"
@@ -123,7 +123,7 @@ def _round(made: str | None, around: Circumstances, config: Mapping[str, Any]) -
 def _ids(made: str | None, around: Circumstances, config: Mapping[str, Any]) -> Iterator[Check]:
     """The target's layers that it reads: vLLM checks them for Qwen3-Omni alone."""
     key, ids = next(((key, found) for key in _IDS if (found := read(config, key))), (_IDS[0], None))
-    verdict = "error" if made == OMNI else "warning"
+    verdict: Verdict = "error" if made == OMNI else "warning"
     if ids is None:
         if made == OMNI:
             yield Check("layer_ids", "error", f"{key} is missing: vLLM refuses that")

@@ -145,7 +145,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.li
 KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_config",
         "text_config", "dspark_block_size", "dspark_draft_topk", "dflash_config",
         "speculators_config", "thinker_config", "vocab_size", "block_size")  # fmt: skip
-KINDS = [{"model_type": name} for name in mtp.BY_TYPE]
+KINDS: list[dict[str, Any]] = [{"model_type": name} for name in mtp.BY_TYPE]
 KINDS += [{"model_type": mtp.STAGES_ONLY}, {"architectures": ["Qwen3OmniDSparkModel"]}]
 
 
