@@ -87,7 +87,7 @@ def test_the_one_before_is_stopped_whole(bench: Bench) -> None:
 
 def test_a_program_that_cannot_start_is_told_at_once(bench: Bench) -> None:
     (bench.environment(bench.ask(STEP, *OTHERS)) / "bin" / "vllm").unlink()
-    with pytest.raises(NotReady, match="the server ended at once") as failed:
+    with pytest.raises(NotReady, match="there is no vllm to run") as failed:
         bench.run(STEP, *OTHERS)
     assert "No such file" in failed.value.why
 

@@ -1,8 +1,7 @@
 """Which driver, toolkit and GPU a torch backend (cu130) needs. Pure; versions as tuples of numbers.
 
-Drivers: NVIDIA's CUDA Toolkit release notes, tables 2 and 3 (Linux), and "CUDA Compatibility, minor
-version compatibility"; uv's crates/uv-torch has the same minimums. Architectures: pytorch's
-.ci/manywheel/build_cuda.sh. Code for one architecture runs on GPUs of the same major capability and
+Each table names its source. What is in none of them is not known, and nothing is said of it. Code
+for one architecture runs on GPUs of the same major capability and
 the same or a higher minor one; `+PTX` code also on later ones (CUDA C++ Programming Guide).
 """
 
@@ -16,7 +15,11 @@ from typing import Literal
 Version = tuple[int, ...]
 
 DRIVERS: dict[int, Version] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
-"""The oldest driver for any toolkit of a CUDA major version."""
+"""The oldest driver for any toolkit of a CUDA major version.
+
+From "minor version compatibility" of NVIDIA's CUDA Compatibility guide (450.80.02 by its note; 525,
+of which CUDA 12.0 brought 525.60.13 first; 580), and uv's crates/uv-torch/src/backend.rs.
+"""
 FULL: tuple[tuple[Version, Version], ...] = (
     ((11, 8), (520, 61, 5)),
     ((12, 0), (525, 60, 13)),
@@ -29,10 +32,15 @@ FULL: tuple[tuple[Version, Version], ...] = (
     ((12, 8), (570, 26)),
     ((12, 9), (575, 51, 3)),
     ((13, 0), (580, 65, 6)),
+    ((13, 1), (590, 44, 1)),
 )
-"""The driver that came with a toolkit: from it on, code compiled at run time (PTX) runs too."""
+"""The driver that came with a toolkit: from it on, code compiled at run time (PTX) runs too.
+
+From "CUDA Toolkit and Corresponding Driver Versions" of NVIDIA's CUDA 13.1 release notes: Linux,
+each toolkit's first release.
+"""
 ARCHITECTURES: dict[str, tuple[tuple[Version, ...], bool]] = {
-    "cu118": (((5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0)), False),
+    "cu118": (((3, 7), (5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0)), False),
     "cu121": (((5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0)), False),
     "cu124": (((5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0)), False),
     "cu126": (((5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0)), False),
@@ -40,7 +48,15 @@ ARCHITECTURES: dict[str, tuple[tuple[Version, ...], bool]] = {
     "cu129": (((7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)), True),
     "cu130": (((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (11, 0), (12, 0)), True),
 }
-"""Architectures of torch's wheels, by backend, and whether the last is there as PTX too."""
+"""Architectures of torch's wheels, by backend, and whether the last is there as PTX too.
+
+What any release of torch had: later ones dropped some (7.0 of cu128 with torch 2.11), and the
+torch that will be installed is not known here. cu118: pytorch/builder, manywheel/build_cuda.sh.
+cu121, cu124: what wheels of torch 2.1.0, 2.2.0 and 2.4.1 print as theirs (get_arch_list, and the
+warning about a GPU that they lack). cu126, cu128, cu130: "PyTorch CUDA Support Matrix" in
+pytorch's RELEASE.md; its 11.0 is in wheels for aarch64 alone, and so are the GPUs. cu129:
+pytorch's .ci/manywheel/build_cuda.sh.
+"""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ CAUSES: tuple[Cause, ...] = (
         r"submodule path|did not contain [0-9a-f]{7,40}\. direct fetching"
         r"|no submodule mapping found"
         r"|failed to clone '(?P<path>[^']{1,200})' a second time",
-        "a git submodule cannot be checked out: {url}",
+        "a git submodule cannot be checked out[: {url/path}]",
         "check that the host reaches its URL; set build.submodules: false if the build does not "
         "need it",
     ),

@@ -102,7 +102,7 @@ CAUSES: tuple[Cause, ...] = (
         r"(?:nvcc fatal {0,4}: {0,2})?unsupported gpu architecture '(?P<arch>[^']{1,40})'"
         r"|nvcc fatal {0,4}: {0,2}(?!unsupported|unknown).{0,80}(?:arch|compute_|sm_)"
         r"|value '(?P<value>sm_\w{1,10})' is not defined for option 'gpu-name'",
-        "the CUDA compiler is too old for this GPU ({arch})",
+        "the CUDA compiler is too old for this GPU[ ({arch/value})]",
         "install a newer CUDA toolkit on the host, or set TORCH_CUDA_ARCH_LIST in build.env",
     ),
     build(
@@ -117,8 +117,9 @@ CAUSES: tuple[Cause, ...] = (
         "nvcc (host_config.h)",
         r"unsupported gnu version! gcc versions later than (?P<most>\d+)|unsupported clang version"
         r"|unsupported (?:microsoft )?visual studio version",
-        "nvcc does not take the host's gcc: {most} is the newest that it knows",
-        "install gcc-{most} and g++-{most}, and set CUDAHOSTCXX in build.env to it",
+        "nvcc does not take the host's [gcc: {most} is the newest that it knows|compiler]",
+        "install [gcc-{most} and g++-{most}|a compiler that it knows], and set CUDAHOSTCXX in "
+        "build.env to it",
     ),
     build(
         "host-compiler",
@@ -157,7 +158,7 @@ CAUSES: tuple[Cause, ...] = (
         r"unknown cuda architecture name (?P<arch>\S{1,20})"
         r"|unknown cuda arch \((?P<other>[^)]{1,20})"
         r"\)|arch_bin wasn't set|none of the cuda architectures|invalid value '?sm_",
-        "TORCH_CUDA_ARCH_LIST names an architecture that this torch does not know: {arch}",
+        "TORCH_CUDA_ARCH_LIST names an architecture that this torch does not know[: {arch/other}]",
         "set TORCH_CUDA_ARCH_LIST in build.env to the GPU's compute capability, such as 9.0",
     ),
     build(
@@ -199,7 +200,7 @@ CAUSES: tuple[Cause, ...] = (
         "CMake",
         r"cmake (?P<want>[\d.]{1,8}) or higher is required\.\s{1,40}you are running version "
         r"(?P<have>[\d.]{1,12})|compatibility with cmake < (?P<old>[\d.]{1,6}) has been removed",
-        "cmake's version does not fit the sources: {have}, {want} is wanted",
+        "cmake's version does not fit the sources[: {have}, {want} is wanted]",
         "install another cmake on the host; for sources that are too old set "
         'CMAKE_POLICY_VERSION_MINIMUM: "3.5" in build.env',
     ),
@@ -227,7 +228,7 @@ CAUSES: tuple[Cause, ...] = (
         r"requires rustc (?P<want>[\d.]{1,10})|rustc (?P<have>[\d.]{1,10}) is not supported by"
         r"|feature `edition(?P<edition>\d+)` is required|lock file version.{0,80}not understood"
         r"|lock file version `?\d+`? requires",
-        "the host's Rust is too old: {want} is wanted",
+        "the host's Rust is too old[: {want} is wanted]",
         "run rustup update on the host",
     ),
     build(
@@ -242,7 +243,7 @@ CAUSES: tuple[Cause, ...] = (
         "gcc, nvcc, clang",
         r"fatal error: '?(?P<file>[^\s:']{1,160})'?(?:: no such file or directory| file not found)"
         r"|cannot open source file \"(?P<source>[^\"]{1,160})\"",
-        "a header is missing: {file}",
+        "a header is missing: {file/source}",
         "install the package that has it: parts of the CUDA toolkit (cuda_runtime.h, cublas_v2.h, "
         "nvrtc.h), libnuma-dev (numa.h), or a submodule that was not checked out",
     ),
@@ -262,7 +263,7 @@ CAUSES: tuple[Cause, ...] = (
         r"|could not find `(?P<tool>protoc)`|pkg-config (?:exited|could not|command)"
         r"|could not find (?:a package configuration file provided by )?\"?(?P<cmake>numa|openssl"
         r"|openmp|mpi|zeromq|libzmq|protobuf|nccl)\b",
-        "a system package for the build is missing: {name}",
+        "a system package for the build is missing[: {name/package/ssl/tool/cmake}]",
         "install it on the host with its development files",
     ),
 )

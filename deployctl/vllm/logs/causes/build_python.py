@@ -23,7 +23,7 @@ CAUSES: tuple[Cause, ...] = (
         r"{1,30})|requires-python.{0,60}(?:but|does not)"
         r"|requires python (?P<need>[^\s,]{1,30}),? but"
         r"|no wheels with a matching python (?:version|implementation|abi) tag",
-        "Python {have} does not fit: {want} is wanted",
+        "[Python {have/now}|Python's version] does not fit[: {want/needs/need} is wanted]",
         "change build.python in the profile",
     ),
     build(
@@ -75,7 +75,8 @@ CAUSES: tuple[Cause, ...] = (
         "setuptools, pip, uv",
         r"modulenotfounderror: no module named '(?P<name>[^']{1,80})'"
         r"|backendunavailable|cannot import '(?P<backend>[\w.]{1,80})'",
-        "the build needs the package {name}, which is not in its environment",
+        "the build needs the package [{name/backend}|that builds it], which is not in its "
+        "environment",
         "add it to build.extra; without build isolation the environment must have all build "
         "requirements",
     ),
@@ -85,7 +86,7 @@ CAUSES: tuple[Cause, ...] = (
         r"ninja: error: unknown target '(?P<name>[^']{1,100})'"
         r"|ninja: error: '(?P<file>[^']{1,300})', "
         r"needed by",
-        "ninja has no target {name}: the build folder is of another configuration",
+        "ninja has no target {name/file}: the build folder is of another configuration",
         "remove the build folder of the checkout (build/, .deps/) and run again",
     ),
     build(

@@ -46,7 +46,8 @@ def _table(table: Sequence[Cause]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\{\w+\}", "\u2026", text).replace("|", "\\|")
+    whole = re.sub(r"\[([^][|]*)(?:\|[^][]*)?\]", r"\1", text)
+    return re.sub(r"\{[\w/]+\}", "\u2026", whole).replace("|", "\\|")
 
 
 if __name__ == "__main__":

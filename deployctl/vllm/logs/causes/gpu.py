@@ -82,7 +82,7 @@ CAUSES: tuple[Cause, ...] = (
         r"(?:requires?|needs|only supports?) (?:GPUs? with |a GPU with |device )?(?:compute )?"
         r"(?:capability|SM|sm)[ _]?(?:of )?(?:at least |>= ?)?(?P<wanted>\d[\d.]{0,4}a?)"
         r"|type fp8e4nv not supported in this architecture",
-        "this GPU's compute capability is too low for a kernel ({wanted} is needed)",
+        "this GPU's compute capability is too low for a kernel[ ({wanted} is needed)]",
         "choose another serve.attention_backend, serve.kv_cache_dtype or format of the model",
     ),
     cause(
@@ -131,7 +131,8 @@ CAUSES: tuple[Cause, ...] = (
         "vLLM, Ray",
         r"World size \((?P<wanted>\d+)\) is larger than the number of available GPUs "
         r"\((?P<there>\d+)\)|(?:number of required GPUs|required number of GPUs).{0,80}?exceeds",
-        "{wanted} GPUs are wanted, the server sees {there}",
+        "[{wanted} GPUs are wanted, the server sees {there}|more GPUs are wanted than the "
+        "server sees]",
         "lower serve.tensor_parallel_size, or name more in serve.gpus",
     ),
     cause(
@@ -139,7 +140,8 @@ CAUSES: tuple[Cause, ...] = (
         "vLLM (mp)",
         r"DP adjusted local rank|please ensure that world_size \((?P<wanted>\d+)\) is less than "
         r"than max local gpu count \((?P<there>\d+)\)",
-        "{wanted} GPUs are wanted, the server sees {there}",
+        "[{wanted} GPUs are wanted, the server sees {there}|more GPUs are wanted than the "
+        "server sees]",
         "lower serve.tensor_parallel_size, or name more in serve.gpus",
     ),
     cause(

@@ -34,7 +34,7 @@ CAUSES: tuple[Cause, ...] = (
         "kernel (EACCES)",
         r"PermissionError: \[Errno 13\] Permission denied: '(?P<path>[^']{1,300})'"
         r"|PermissionError at (?P<file>\S{1,300})",
-        "the server may not use {path}",
+        "the server may not use {path/file}",
         "give its user access, or set HF_HOME and VLLM_CACHE_ROOT in serve.env to folders of "
         "its own",
     ),
@@ -50,7 +50,7 @@ CAUSES: tuple[Cause, ...] = (
         "read-only",
         "kernel (EROFS)",
         r"\[Errno 30\] Read-only file system: '(?P<path>[^']{1,300})'|Read-only file system",
-        "a folder that the server writes to is read-only: {path}",
+        "a folder that the server writes to is read-only[: {path}]",
         "set HF_HOME and VLLM_CACHE_ROOT in serve.env to folders that can be written",
     ),
     cause(
@@ -76,7 +76,7 @@ CAUSES: tuple[Cause, ...] = (
         "kernel",
         r"Out of memory: Killed process (?P<pid>\d+) \((?P<name>[^)]{1,60})\)"
         r"|oom-kill:|Memory cgroup out of memory|OOMKilled",
-        "the kernel killed {name} for want of host memory",
+        "the kernel killed [{name}|a process] for want of host memory",
         "give the container more memory, or lower what the server keeps on the host "
         "(VLLM_CPU_KVCACHE_SPACE, cpu-offload-gb)",
         on="line",

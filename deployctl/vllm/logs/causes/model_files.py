@@ -11,7 +11,7 @@ CAUSES: tuple[Cause, ...] = (
         r"does not appear to have a file named (?P<file>\S{1,120}?)\.? |"
         r"Could not detect config format for no config file found|No such file or directory: "
         r"'[^']{0,300}config\.json'|Entry Not Found for url: \S{0,200}config\.json",
-        "the model has no {file}",
+        "the model has no [{file}|config.json that can be read]",
         "look at the model's folder: an upload or download may be incomplete (deployctl fetch)",
     ),
     cause(
@@ -19,7 +19,7 @@ CAUSES: tuple[Cause, ...] = (
         "transformers, json",
         r"config file at '(?P<path>[^']{1,300})' is not a valid JSON file|JSONDecodeError: "
         r"(?P<why>[^\n]{1,120})",
-        "a config of the model is not JSON: {path}",
+        "a config of the model is not JSON: {path/why}",
         "look at the file; fetch the model again if it was cut off (deployctl fetch)",
     ),
     cause(
@@ -38,7 +38,7 @@ CAUSES: tuple[Cause, ...] = (
         "transformers",
         r"requires the following packages that were not found in your environment: "
         r"(?P<packages>[^\n]{1,200}?)\. Run|Missing requirements in your local environment",
-        "the model's own code needs packages that are not installed: {packages}",
+        "the model's own code needs packages that are not installed[: {packages}]",
         "add them to build.extra in the profile, and build again",
     ),
     cause(
@@ -47,7 +47,8 @@ CAUSES: tuple[Cause, ...] = (
         r"model type `(?P<type>[^`]{1,80})` but Transformers does not recognize this architecture"
         r"|requires? (?:a )?(?:newer|transformers|Transformers).{0,40}(?:version|>=|or later)"
         r"|KeyError: '(?P<key>[a-z0-9_]{2,40})'[^\n]{0,10}\n?.{0,80}CONFIG_MAPPING",
-        "the installed transformers does not know the model type {type}",
+        "the installed transformers [does not know the model type {type/key}|is too old for "
+        "the model]",
         "build a newer vLLM, or add a newer transformers to build.extra",
     ),
     cause(
@@ -95,7 +96,7 @@ CAUSES: tuple[Cause, ...] = (
         r"[Mm]odel architectures? \[?'?(?P<name>\w{1,100})'?\]?.{0,80}"
         r"(?:not supported|failed to be inspected)|Cannot find model module\. "
         r"'?(?P<module>\w{1,100})",
-        "the built vLLM knows no architecture {name}",
+        "the built vLLM knows no architecture {name/module}",
         "build a version that has it, or fix the config's architectures",
     ),
     cause(
@@ -113,7 +114,7 @@ CAUSES: tuple[Cause, ...] = (
         r"'(?P<config>\w{1,60}Config)' object has no attribute '(?P<name>\w{1,60})'"
         r"|does not have `num_attention_heads` attribute"
         r"|Could not determine the number of key-value",
-        "the model's config has no {name}, which this vLLM reads",
+        "the model's config has no [{name}|number of attention heads], which this vLLM reads",
         "compare config.json with the model's page; the model may need another version of vLLM or "
         "transformers",
     ),

@@ -27,7 +27,7 @@ CAUSES: tuple[Cause, ...] = (
         "huggingface_hub, transformers",
         r"RevisionNotFoundError|Revision Not Found|(?P<revision>\S{1,120}) is not a valid git "
         r"identifier",
-        "the model has no revision {revision}",
+        "the model has no [revision {revision}|such revision]",
         "fix model.revision or drafter.model.revision in the profile",
     ),
     cause(
@@ -56,7 +56,7 @@ CAUSES: tuple[Cause, ...] = (
         "drafter-path",
         "vLLM",
         r"Invalid repository ID or local directory specified: ?\n? ?'(?P<path>[^']{0,400})'",
-        "there is no model in {path}",
+        "there is no model in [{path}|an empty path]",
         "fix drafter.model or model in the profile, then run again",
     ),
     cause(
@@ -65,14 +65,14 @@ CAUSES: tuple[Cause, ...] = (
         r"RepositoryNotFoundError|Repository Not Found for url: (?P<url>\S{1,200})"
         r"|(?P<name>\S{1,200}) is not a local folder (?:and is not a valid model identifier|or a "
         r"valid repository)|(?P<id>\S{1,200}) is not a valid model identifier listed",
-        "there is no model {name} on the Hub, or it is private",
+        "there is no model [{name/id/url}|of that name] on the Hub, or it is private",
         "fix model in the profile; a private one needs a token in serve.secrets: HF_TOKEN",
     ),
     cause(
         "model-path",
         "huggingface_hub",
         r"HFValidationError: .{0,300}: '(?P<path>[^']{0,400})'",
-        "there is no model in {path}",
+        "there is no model in [{path}|an empty path]",
         "fix model in the profile, then run again",
     ),
 )

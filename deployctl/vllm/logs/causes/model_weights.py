@@ -72,7 +72,7 @@ CAUSES: tuple[Cause, ...] = (
         r"Unknown quantization method: (?P<method>[^.\n]{1,60})|Invalid quantization method: "
         r"(?P<other>[^.\n]{1,60})|Cannot find the config file for (?P<file>[^\n]{1,60})"
         r"|Unknown ModelOpt quant algo|Unsupported quantization config found",
-        "this vLLM cannot read the model's quantization ({method})",
+        "this vLLM cannot read the model's quantization[ ({method/other/file})]",
         "build a version that knows it, or serve the model in another format",
     ),
     cause(
@@ -81,7 +81,7 @@ CAUSES: tuple[Cause, ...] = (
         r"[Pp]lease install (?P<package>bitsandbytes|auto-gptq|autoawq|compressed[-_]tensors|gguf"
         r"|torchao|vllm-gguf-plugin|deep_?gemm|mistral[-_]common|tiktoken)"
         r"|(?:No module named|requires) '?(?P<module>bitsandbytes|gguf|torchao|gptqmodel)",
-        "the model's format needs a package that is not installed: {package}",
+        "the model's format needs a package that is not installed: {package/module}",
         "add it to build.extra in the profile, and build again",
     ),
     cause(
@@ -91,7 +91,7 @@ CAUSES: tuple[Cause, ...] = (
         r"|gguf.{0,120}(?:not supported|unsupported|Unsupported)"
         r"|Architecture '?(?P<arch>\w{1,40})'? "
         r"not supported.{0,40}gguf|is not (?:yet )?supported by .{0,20}GGUF|GGUFReader",
-        "this GGUF file cannot be served: architecture {name}",
+        "this GGUF file cannot be served[: architecture {name/arch}]",
         "serve the model in its original format, or another quantization of it",
     ),
     cause(
@@ -99,7 +99,7 @@ CAUSES: tuple[Cause, ...] = (
         "vLLM",
         r"Cannot find any (?:safetensors )?model weights with `(?P<path>[^`]{1,300})`"
         r"|Weight files referenced in index but missing|Could not find checkpoint files",
-        "no weights lie in {path}",
+        "[no weights lie in {path}|weights of the model are missing]",
         "look at the folder: git without LFS leaves pointers, and a download may be incomplete "
         "(deployctl fetch)",
     ),
@@ -140,7 +140,7 @@ CAUSES: tuple[Cause, ...] = (
         r"|^KeyError: '?(?P<name>[\w.]{0,160}\b(?:layers?|experts|proj|mlp|attn|attention"
         r"|embed\w{0,10}"
         r"|norm|lm_head|weight|bias|qweight|scales?|g_idx|weight_scale)[\w.]{0,160})'?",
-        "the checkpoint has a weight that the model does not know, or lacks one: {name}",
+        "the checkpoint has a weight that the model does not know, or lacks one[: {name/quoted}]",
         "compare the checkpoint's format and quantization with the model's page; "
         "a newer vLLM may know it",
     ),

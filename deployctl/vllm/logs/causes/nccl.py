@@ -153,7 +153,7 @@ CAUSES: tuple[Cause, ...] = (
         "vLLM (pynccl), PyTorch",
         r"NCCL error(?: in)?: (?P<why>[^\n]{1,200})|ncclUnhandledCudaError|ncclSystemError"
         r"|ncclInternalError",
-        "the GPUs could not talk to each other: NCCL {why}",
+        "the GPUs could not talk to each other[: NCCL {why}]",
         "set NCCL_DEBUG: INFO in serve.env and run again for its own words",
     ),
     cause(
@@ -178,7 +178,7 @@ CAUSES: tuple[Cause, ...] = (
         "PyTorch (TCPStore)",
         r"client socket has (?:timed out|failed to connect).{0,120}?"
         r"(?:to \(?(?P<address>[\w.:\[\], -]{3,80})\)?)?(?=[\s.,;]|$)",
-        "a rank could not reach the first one ({address})",
+        "a rank could not reach the first one[ ({address})]",
         "check the address and the firewall between the hosts; set VLLM_HOST_IP in serve.env where "
         "a host has several addresses",
     ),

@@ -37,7 +37,7 @@ CAUSES: tuple[Cause, ...] = (
         r"(?P<name>[^\s(]{1,80})|(?P<kind>[Rr]easoning parser"
         r"|[Tt]ool parser) '(?P<other>[^']{1,80})'"
         r" not found",
-        "this vLLM has no {what} {name}",
+        "this vLLM has no {what/kind} {name/other}",
         "fix tool-call-parser or reasoning-parser in serve.args",
     ),
     cause(
@@ -54,7 +54,8 @@ CAUSES: tuple[Cause, ...] = (
         "vLLM",
         r"Selected backend (?P<name>\S{1,80}) is not valid for this configuration\. Reason: "
         r"(?P<why>[^\n]{1,200})|No valid attention backend found.{0,200}",
-        "the attention backend {name} cannot be used here: {why}",
+        "[the attention backend {name} cannot be used here: {why}|no attention backend can be "
+        "used here]",
         "set another serve.attention_backend, or none",
     ),
     cause(

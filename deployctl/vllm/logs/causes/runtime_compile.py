@@ -33,7 +33,8 @@ CAUSES: tuple[Cause, ...] = (
         "nvcc",
         r"nvcc fatal {0,4}: {0,2}(?:Unsupported gpu architecture '(?P<arch>[^']{1,40})'"
         r"|Unknown option '(?P<option>[^']{1,60})')",
-        "the CUDA toolkit on the host is too old for what is compiled at the start ({arch})",
+        "the CUDA toolkit on the host is too old for what is compiled at the start"
+        "[ ({arch/option})]",
         "install a newer CUDA toolkit, or set CUDA_HOME in serve.env to one",
     ),
     cause(
