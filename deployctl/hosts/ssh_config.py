@@ -122,6 +122,12 @@ def expanded(value: str, tokens: Mapping[str, str], environment: Mapping[str, st
     if value.startswith("~"):
         value = str(Path(value).expanduser())
     value = re.sub(r"\$\{(\w+)\}", lambda match: environment.get(match[1], match[0]), value)
+    return with_tokens(value, tokens)
+
+
+def with_tokens(value: str, tokens: Mapping[str, str]) -> str:
+    """A value with its `%` tokens alone replaced: of a ProxyCommand, `~` and variables are its
+    shell's."""
     return re.sub(r"%(.)", lambda match: tokens.get(match[1], match[0]), value)
 
 
@@ -164,8 +170,9 @@ def endpoint(settings: SshSettings, text: str, environment: Mapping[str, str]) -
         files = [str(Path(settings.known_hosts).expanduser())]
     jump, command = first("proxyjump", "none"), first("proxycommand", "none")
     agent = first("identityagent", "SSH_AUTH_SOCK")
-    if agent.removeprefix("$") == "SSH_AUTH_SOCK":
-        agent = environment.get("SSH_AUTH_SOCK", "none")
+    variable = re.fullmatch(r"\$(\w+)|(SSH_AUTH_SOCK)", agent)
+    if variable:
+        agent = environment.get(variable[1] or variable[2], "none")
     return Endpoint(
         alias=settings.address,
         hostname=hostname,
@@ -178,7 +185,7 @@ def endpoint(settings: SshSettings, text: str, environment: Mapping[str, str]) -
         known_hosts=tuple(dict.fromkeys(files)),
         hash_known_hosts=first("hashknownhosts") == "yes",
         jumps=() if jump == "none" else tuple(part.strip() for part in jump.split(",")),
-        proxy_command=None if command == "none" else expanded(command, tokens, environment),
+        proxy_command=None if command == "none" else with_tokens(command, tokens),
         options=options,
     )
 

@@ -32,6 +32,14 @@ UNKNOWN_KINDS = (UnsupportedAlgorithm, UnknownKeyType)
 """A key of a kind that paramiko cannot read: on a FIDO token, DSA."""
 
 
+SHORT = {
+    "Authentication failed.": "refused",
+    "key cannot be used for signing": "the key agent does not sign with it: unlock it, or touch "
+    "its token",
+}
+"""paramiko's words, in ours."""
+
+
 class KeyAgent(AgentSSH):
     """The user's ssh-agent at a given socket: paramiko's own looks at $SSH_AUTH_SOCK alone,
     IdentityAgent may name another."""
@@ -152,7 +160,7 @@ def _public(path: str) -> bytes:
 
 def _short(error: Exception) -> str:
     text = str(error) or type(error).__name__
-    return "refused" if text == "Authentication failed." else text
+    return SHORT.get(text, text)
 
 
 def _unreadable(error: Exception) -> str:

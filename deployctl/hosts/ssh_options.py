@@ -54,11 +54,14 @@ HARMLESS = {
     "limits and signs of life are our own": "connecttimeout connectionattempts "
     "serveralivecountmax serveraliveinterval tcpkeepalive rekeylimit ipqos compression",
     "host keys are checked strictly whatever it says": "stricthostkeychecking checkhostip "
-    "updatehostkeys nohostauthenticationforlocalhost warnweakcrypto requiredrsasize "
+    "updatehostkeys nohostauthenticationforlocalhost warnweakcrypto requiredrsasize rsaminsize "
     "ignoreunknown",
     "no key of another kind is offered": "gssapiauthentication gssapidelegatecredentials "
     "gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapitrustdns "
-    "gssapiclientidentity gssapiserveridentity hostbasedacceptedalgorithms enablesshkeysign",
+    "gssapiclientidentity gssapiserveridentity hostbasedacceptedalgorithms hostbasedkeytypes "
+    "enablesshkeysign",
+    "OpenSSH has left it behind": "rsaauthentication rhostsrsaauthentication compressionlevel "
+    "cipher useroaming",
 }
 _HARMLESS = {key: why for why, keys in HARMLESS.items() for key in keys.split()}
 ALGORITHMS = [
@@ -91,9 +94,20 @@ PROGRAM: dict[str, tuple[Callable[[str], bool], str]] = {
     "verifyhostkeydns": (_set("no", "false"), "paramiko asks no DNS for keys"),
     "hostbasedauthentication": (_set("no", "false"), "paramiko has no host-based access"),
     "pkcs11provider": (_set(), "paramiko uses no PKCS#11 token"),
+    "useprivilegedport": (_set("no", "false"), "paramiko takes no privileged port"),
+    "protocol": (_set("2"), "paramiko speaks protocol 2"),
     "securitykeyprovider": (_set("internal", "$ssh_sk_provider"), "paramiko uses no FIDO token"),
 }
 """Options beyond paramiko: whether a value is such, and why."""
+
+
+KEYLESS = {
+    "gssapi-with-mic": "gssapiauthentication",
+    "gssapi-keyex": "gssapikeyexchange",
+    "hostbased": "hostbasedauthentication",
+}
+"""Authentication methods that ask nobody and need no key of the user, and the options that allow
+them."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +127,26 @@ class Judged:
 
 def judge(options: Options, defaults: Options) -> list[Judged]:
     """Every option of `ssh -G`, against what OpenSSH prints without any configuration."""
-    return [_one(key, value, defaults) for key in options for value in options[key]]
+    keyless = _keyless(options)
+    return [_one(key, value, defaults, keyless) for key in options for value in options[key]]
 
 
-def _one(key: str, value: str, defaults: Options) -> Judged:
+def _keyless(options: Options) -> frozenset[str]:
+    """The ways in that need neither a key of the user nor an answer: Kerberos, host-based."""
+    preferred = options.get("preferredauthentications", [None])[0]
+    on = {
+        method
+        for method, option in KEYLESS.items()
+        if options.get(option, ["no"])[0].lower() in ("yes", "true")
+    }
+    return frozenset(on if preferred is None else on & set(preferred.lower().split(",")))
+
+
+def _one(key: str, value: str, defaults: Options, keyless: frozenset[str]) -> Judged:
     refusal = _refusal(key, value)
+    if keyless and (refusal or key == "preferredauthentications"):
+        why = f"paramiko is given keys alone, {' or '.join(sorted(keyless))} lets in without one"
+        return Judged(key, value, "honoured", why, "ssh")
     if refusal:
         return Judged(key, value, "refused", refusal)
     if key in PROGRAM:

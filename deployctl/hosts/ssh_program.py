@@ -94,9 +94,10 @@ class SshProgram:
 
 
 Failure = tuple[str, Callable[..., HostError], str, str]
+_DENIED = r"^(?:(?:\S*@)?(?P<who>[^@\s]+): )?Permission denied(?: \(|, please)"
 FAILURES: tuple[Failure, ...] = (
     (
-        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:(?s:.*?)Host key for (?P<who>\S+) has changed)?",
         ChangedHostKey,
         "the host key of {0} is changed",
         "someone may be in between; compare its fingerprint with the host's own",
@@ -108,38 +109,94 @@ FAILURES: tuple[Failure, ...] = (
         "do not connect to it; give the host a new key",
     ),
     (
-        r"Host key verification failed|No .* host key is known",
+        r"No \S+ host key is known for (?P<who>\S+) and|Host key verification failed",
         UnknownHostKey,
         "the host key of {0} is not trusted",
         "compare its fingerprint with the host's own, and put its key or its CA's line into "
         "known_hosts",
     ),
     (
-        r"no matching|Unable to negotiate",
+        r"Unable to negotiate(?: with (?!UNKNOWN)(?P<who>\S+ port \d+))?|no matching",
         Unreachable,
         "{0} and your ssh_config have no algorithm in common",
         "see Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms in your ssh_config",
     ),
     (
-        r"Permission denied|Too many authentication failures|no more authentication methods",
+        r"(?:agent refused operation|communication with agent failed)(?s:.*?)" + _DENIED,
+        AccessRefused,
+        "the key agent did not sign for {0}",
+        "unlock the key agent, or touch or plug in its token; ssh-add -l lists its keys",
+    ),
+    (
+        r"(?:bad permissions|are too open)(?s:.*?)" + _DENIED,
+        AccessRefused,
+        "{0} does not let us in, and a key file was not used since others may read it",
+        "chmod 600 the key file that it names",
+    ),
+    (
+        r"Too many authentication failures",
+        AccessRefused,
+        "{0} hung up after too many keys",
+        "set IdentitiesOnly yes and the right IdentityFile for {0} in your ssh_config",
+    ),
+    (
+        _DENIED + r"|no more authentication methods",
         AccessRefused,
         "{0} does not let us in",
         "see what it says about keys, certificates and the key agent: ssh -v {0}",
     ),
     (
-        r"Could not resolve hostname",
+        r"Could not resolve hostname (?P<who>\S+?):?\s",
         Unreachable,
-        "the name of {0} cannot be resolved",
+        "the name {0} cannot be resolved",
         "correct ssh: address in the host file, or HostName in your ssh_config",
     ),
     (
-        r"exchange_identification|Connection closed by|Connection reset by|banner exchange",
+        r"stdio forwarding failed|^channel \d+: open failed",
+        Unreachable,
+        "the jump host does not reach {0}",
+        "see there whether the host's name and port are right and it is up, and "
+        "AllowTcpForwarding in the jump host's sshd_config",
+    ),
+    (
+        r"connect to (?:host|address) (?P<who>\S+ port \d+): ",
+        Unreachable,
+        "no connection to {0}",
+        "see whether the host is up and sshd listens on that port",
+    ),
+    (
+        r"UNKNOWN port 65535",
+        Unreachable,
+        "no connection to {0} through its ProxyCommand or jump host",
+        "run the ProxyCommand by hand, or try the jump host: ssh -v {0}",
+    ),
+    (
+        r"timed out during banner exchange",
+        Unreachable,
+        "{0} was reached and does not answer as an SSH server",
+        "see whether it hangs, or whether something else listens on that port",
+    ),
+    (
+        r"exchange_identification|Connection (?:closed|reset) by|banner exchange"
+        r"|Connection to \S+ (?:port \d+ )?closed by",
         Unreachable,
         "{0} was reached and closed the connection before it let anybody in",
         "see its sshd's log: MaxStartups, a firewall, or a ProxyCommand that ended",
     ),
     (
-        r"Connection refused|timed out|No route to host|unreachable|bind",
+        r"exec request failed on channel|Session open refused by peer",
+        Unreachable,
+        "{0} is connected and does not start a program",
+        "see MaxSessions, ForceCommand and the account's shell there, and its sshd's log",
+    ),
+    (
+        r"too long for Unix domain socket|ControlPath .*too long",
+        HostError,
+        "the ControlPath of your ssh_config is too long for {0}",
+        "set ControlPath ~/.ssh/%C in your ssh_config",
+    ),
+    (
+        r"Connection refused|timed out|not responding|No route to host|unreachable|\bbind\b",
         Unreachable,
         "no connection to {0}",
         "see whether the host is up and sshd listens on that port",
@@ -151,14 +208,19 @@ FAILURES: tuple[Failure, ...] = (
         "run it by hand: ssh -G {0}",
     ),
 )
-"""What ssh says, the error that it is, what failed and what to do."""
+"""What ssh says, the error that it is, what failed and what to do. `who` is whom ssh itself
+names, which may be a jump host."""
+_OWN = r"^(?:ssh|kex|mux|proxy|debug1|client_loop)(?:_\w+)?\b.*:"
+"""A line of ssh's own that says nothing known."""
 
 
 def failure(name: str, address: str, said: str) -> HostError | None:
     """The error that ssh's own words mean; None where they are not known. Pure."""
     for pattern, error, what, todo in FAILURES:
-        if re.search(pattern, said):
-            return error(name, what.format(address), said, todo.format(address))
-    if re.search(r"^(ssh|kex|mux|proxy|debug1)\b.*:", said, re.MULTILINE):
+        found = re.search(pattern, said, re.MULTILINE)
+        if found:
+            who = found.groupdict().get("who") or address
+            return error(name, what.format(who), said, todo.format(address))
+    if re.search(_OWN, said, re.MULTILINE):
         return Unreachable(name, f"ssh to {address} failed", said, f"try it: ssh -v {address}")
     return None

@@ -36,8 +36,10 @@ WARNED = (0, 14)
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9/._-]*-[A-Za-z0-9/._-]+")
 _WARNING = re.compile(r"(?i)\s*warning\b")
-_BUS = re.compile(r"\b(?:[0-9A-Fa-f]{4,8}:)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\b")
-_INDEX = re.compile(r"(?i)\bgpu\s*#?(\d{1,4})\b")
+_HEX = "[0-9A-Fa-f]"
+_BUS = re.compile(rf"(?<!{_HEX})(?:({_HEX}{{4,8}}):)?({_HEX}{{2}}:{_HEX}{{2}}\.{_HEX})\b")
+_INDEX = re.compile(rf"(?i)\bgpu\s*#?(\d{{1,4}})\b(?!:{_HEX})")
+_NAME = r"(?!(?:ERR!|N/A|Not Supported|Unknown Error)$)[^\[].*"
 _VERSION = re.compile(r"\d+(\.\d+)+")
 _REFUSED = re.compile(r'Field "([^"]+)" is not a valid field to query')
 
@@ -62,7 +64,8 @@ def complaint(status: Optional[int], stdout: str, stderr: str = "") -> str:
     if status is None:
         return "nvidia-smi did not answer in time"
     said = " ".join((stdout + " " + stderr).split())
-    return f"nvidia-smi ended with {status}: {said[:400]}" if said else f"nvidia-smi: {status}"
+    how = f"ended with {status}" if status >= 0 else f"was ended by signal {-status}"
+    return f"nvidia-smi {how}: {said[:400]}" if said else f"nvidia-smi {how} and said nothing"
 
 
 def parse_gpus(status: Optional[int], stdout: str, fields: Sequence[str] = GPU_FIELDS) -> Table:
@@ -122,7 +125,10 @@ def _is_about(remark: str, row: Dict[str, Any]) -> bool:
     """Whether a line names a GPU, by its address on the bus or its index."""
     bus = _BUS.search(remark)
     if bus and row["bus"]:
-        return bool(row["bus"].lower().endswith(bus.group(1).lower()))
+        # The domain counts: on Azure and POWER, GPUs differ by nothing else.
+        domain, _, place = row["bus"].lower().partition(":")
+        same = bus.group(1) is None or int(bus.group(1), 16) == int(domain, 16)
+        return bool(same and bus.group(2).lower() == place)
     index = _INDEX.search(remark)
     return row["uuid"] in remark or bool(index and int(index.group(1)) == row["index"])
 
@@ -153,7 +159,7 @@ def _gpu(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
     return {
         "index": int(cells["index"]),
         "uuid": cells["uuid"],
-        "name": pattern("name", r"[^\[].*"),
+        "name": pattern("name", _NAME),
         "bus": pattern("pci.bus_id", r"[0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\.[0-9]"),
         "memory_total": number("memory.total"),
         "memory_used": number("memory.used"),

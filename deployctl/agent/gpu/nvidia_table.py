@@ -15,7 +15,7 @@ _PROCESS = re.compile(
 )
 _CARD = re.compile(r"\|\s+(?P<index>\d+)\s+\S.*\|\s+[0-9A-F]+:[0-9A-F]+:[0-9A-F]+\.\d\s")
 _MEMORY = re.compile(r"\|[^|]*\|\s+(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB\s*\|")
-_GPU_LINE = re.compile(r"GPU (\d+): .* \(UUID: (GPU-[0-9A-Za-z-]+)\)")
+_GPU_LINE = re.compile(r"GPU \d+:(?:.* \(UUID: ([0-9A-Za-z-]+)\))?")
 _MIG_LINE = re.compile(r"\s+MIG .* \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
 
 
@@ -62,7 +62,7 @@ def mig_parents(text: str) -> Dict[str, str]:
     for line in text.splitlines():
         card, instance = _GPU_LINE.match(line), _MIG_LINE.match(line)
         if card:
-            gpu = card.group(2)
+            gpu = card.group(1)
         elif instance and gpu is not None:
             parents[instance.group(1)] = gpu
     return parents

@@ -96,7 +96,7 @@ def _table(entry: Entry) -> Iterator[Check]:
         yield Check("crontab", "ok", f"its line is in the crontab: {entry.at}")
     else:
         yield Check("crontab", "failed", "its line is not in the crontab", "schedule it again")
-    for remark in table.remarks(text, entry, crontab.is_cronie(), crontab.now()):
+    for remark in table.remarks(text, entry, crontab.has_settings(), crontab.now()):
         yield Check("crontab", "warning", remark, "look at it with crontab -e")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -53,10 +54,18 @@ def remove(name: str) -> None:
 def read() -> str:
     """The user's crontab; empty where there is none."""
     answer = _crontab("-l")
-    if answer.returncode and "no crontab" not in answer.stderr:
+    if answer.returncode and not is_none(answer.stderr):
         why = answer.stderr.strip() or f"crontab -l ended with {answer.returncode}"
         raise DeployError("the crontab cannot be read", why, "see crontab(1), cron.allow")
     return answer.stdout if answer.returncode == 0 else ""
+
+
+def is_none(said: str) -> bool:
+    """Whether `crontab -l` failed since the user has no crontab: in the words of Vixie's cron and
+    its descendants, systemd-cron and dcron, of BusyBox, and of Solaris. Pure."""
+    return bool(
+        re.search(r"(?i)no crontab|can't open '[^'/]+': No such file|open your crontab", said)
+    )
 
 
 def write(text: str) -> None:
@@ -68,12 +77,17 @@ def write(text: str) -> None:
         raise DeployError("the crontab was refused", why, todo)
 
 
-def is_cronie() -> bool | None:
-    """Whether cronie keeps the crontab, which takes CRON_TZ and RANDOM_DELAY from it; None where
-    the program does not say what it is."""
+def has_settings() -> bool | None:
+    """Whether this cron takes CRON_TZ and RANDOM_DELAY from the crontab; None where the program
+    does not say what it is."""
     answer = _crontab("-V")
-    said = answer.stdout + answer.stderr
-    if "cronie" in said:
+    return has_settings_by(answer.stdout + answer.stderr)
+
+
+def has_settings_by(said: str) -> bool | None:
+    """The same from what `crontab -V` says. Pure."""
+    # cronie has the option; systemd-cron takes both too, and its usage alone has a translation.
+    if "cronie" in said or "--translate" in said:
         return True
     # Vixie's cron and busybox's know neither this option nor those settings.
     return False if "usage" in said.lower() else None

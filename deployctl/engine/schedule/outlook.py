@@ -36,7 +36,7 @@ def outlook(at: str, entry: Entry | None) -> dict[str, Any]:
         text = crontab.read()
         document["name"], document["line"] = entry.name, table.line(entry)
         document["change"] = _change(text, entry)
-        document["remarks"] += table.remarks(text, entry, crontab.is_cronie(), now)
+        document["remarks"] += table.remarks(text, entry, crontab.has_settings(), now)
     return document
 
 

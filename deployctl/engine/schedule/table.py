@@ -122,25 +122,31 @@ def settings(text: str, name: str) -> dict[str, str]:
     return {o.name: o.value for o in others("\n".join(above)) if o.name is not None}
 
 
-def remarks(text: str, entry: Entry, cronie: bool | None, now: datetime) -> Iterator[str]:
-    """What the other lines of a crontab mean for an entry's. `cronie` is whether that program
-    keeps this crontab, None where it is not known."""
+def remarks(text: str, entry: Entry, takes: bool | None, now: datetime) -> Iterator[str]:
+    """What the other lines of a crontab mean for an entry's. `takes` is whether this cron takes
+    CRON_TZ and RANDOM_DELAY from it, None where it is not known."""
     held = settings(text, entry.name)
-    if "CRON_TZ" in held and cronie is not False:
+    if "CRON_TZ" in held and takes is not False:
         yield _zone(held["CRON_TZ"], entry, now)
-    if "RANDOM_DELAY" in held and cronie is not False:
+    if "RANDOM_DELAY" in held and takes is not False:
         delay = held["RANDOM_DELAY"]
-        yield f"RANDOM_DELAY={delay} in the crontab: cronie starts it up to {delay} minutes late"
+        yield f"RANDOM_DELAY={delay} in the crontab: cron starts it up to {delay} minutes late"
     if held.get("MAILTO") == "":
         yield "MAILTO is empty in the crontab: cron mails nobody what fails; the log has it"
     shell = held.get("SHELL", "/bin/sh")
-    if shell.rpartition("/")[2] not in SHELLS:
+    if not shell.startswith("/") or shell.rpartition("/")[2] not in SHELLS:
         yield f"SHELL={shell} in the crontab: cron runs the line by it, and it may not read it"
     for other in others(without(text, entry.name)):
         if other.name is None and other.time is None:
             yield f"line {other.number} of the crontab is not understood: {other.text}"
-        elif "deployctl" in other.command and entry.profile in other.command.split():
+        elif "deployctl" in other.command and _names(other.command, entry.profile):
             yield f"line {other.number} of the crontab runs the same profile: {other.text}"
+
+
+def _names(command: str, path: str) -> bool:
+    """Whether a command has a path in it, be it within the quotes of `sh -c` or after a `=`."""
+    word = rf"(?<![\w./-]){re.escape(path)}(?![\w./-])"
+    return re.search(word, command.replace("\\%", "%")) is not None
 
 
 def _zone(name: str, entry: Entry, now: datetime) -> str:
@@ -149,4 +155,4 @@ def _zone(name: str, entry: Entry, now: datetime) -> str:
     except (ValueError, KeyError, OSError):
         return f"CRON_TZ={name} in the crontab is no known time zone: its times are not known"
     when = f", next {there[0]:%Y-%m-%d %H:%M %Z}" if there else ""
-    return f"CRON_TZ={name} in the crontab: cronie takes the time in that zone{when}"
+    return f"CRON_TZ={name} in the crontab: cron takes the time in that zone{when}"

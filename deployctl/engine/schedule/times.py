@@ -32,11 +32,13 @@ NICKNAMES: dict[str, str | None] = {
 
 @dataclass(frozen=True)
 class Field:
-    """One of the five fields; `names` count from `first`."""
+    """One of the five fields; `names` count from `first`. `period` is how many values there are
+    before it begins again, None where that varies."""
 
     name: str
     first: int
     last: int
+    period: int | None
     names: tuple[str, ...] = ()
 
     def number(self, word: str) -> int:
@@ -53,11 +55,11 @@ class Field:
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 FIELDS = (
-    Field("minute", 0, 59),
-    Field("hour", 0, 23),
-    Field("day of month", 1, 31),
-    Field("month", 1, 12, MONTHS),
-    Field("weekday", 0, 7, DAYS),
+    Field("minute", 0, 59, 60),
+    Field("hour", 0, 23, 24),
+    Field("day of month", 1, 31, None),
+    Field("month", 1, 12, 12, MONTHS),
+    Field("weekday", 0, 7, 7, DAYS),
 )
 
 
@@ -158,6 +160,10 @@ def _range(field: Field, part: str, remarks: list[str]) -> str:
     if int(step) > high - low:
         remarks.append(
             f"{field.name} {part}: the step is longer than the range, only {low} is left"
+        )
+    elif span == "*" and (field.period is None or field.period % int(step)) and int(step) > 1:
+        remarks.append(
+            f"{field.name} {part}: cron counts from {low} anew each time, the last gap is shorter"
         )
     return span if span == str(low) else f"{span}/{int(step)}"
 
