@@ -65,7 +65,7 @@ def _left_out(gpu: Gpu) -> bool:
 
 def _unreadable(wanted: Deployment, now: Scene) -> Iterator[str]:
     """GPUs of which it could not be proven that they are free, whatever were stopped."""
-    if wanted.option("clean", "reset"):
+    if clean_options.resets(wanted):
         return
     for gpu in measured(now):
         if gpu["memory_used"] is None:

@@ -30,7 +30,7 @@ DEAD = "http://127.0.0.1:1"
         ("acceptance", "--log", "/dev/null", "--min-rate", "nan"),
         ("smoke", "--url", "http://[::1"),
         ("bench", "--url", DEAD, "--plain-url", "not-a-url"),
-        ("drafter", "check", CONFIG, "--target", CONFIG, "--method", "nope"),
+        ("drafter", "check", CONFIG, "--target", "nowhere/config.json"),
         ("profile", "show", "demo", "--set", f"serve.port={'9' * 5000}"),
         ("profile", "show", "demo", "--set", "hosts.².root=/x"),
     ],

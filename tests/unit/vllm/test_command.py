@@ -205,7 +205,12 @@ STOPS = read(None, {"options": ["shutdown-timeout", "enable-server-load-tracking
             {"shutdown-timeout": 3},
             ["--shutdown-timeout", "3", "--enable-server-load-tracking"],
         ),
-        (20.0, STOPS, {"enable-server-load-tracking": False}, ["--shutdown-timeout", "15"]),
+        (
+            20.0,
+            STOPS,
+            {"enable-server-load-tracking": False},
+            ["--shutdown-timeout", "15", "--no-enable-server-load-tracking"],
+        ),
         (20.0, read("0.32.0"), {}, []),
     ],
 )
