@@ -52,9 +52,9 @@ def export(
     if format is Format.ANSIBLE:
         text = inventory.render(loaded)
     elif format is Format.SYSTEMD:
-        launch, serve = exporting.deployed(loaded), loaded.serve
-        names = [*serve.secrets, *(["VLLM_API_KEY"] if serve.api_key else [])]
-        text = systemd.render(loaded.name, launch["argv"], launch["env"], names, serve.stop_grace)
+        launch, names = exporting.deployed(loaded), exporting.secret_names(loaded)
+        grace = loaded.serve.stop_grace
+        text = systemd.render(loaded.name, launch["argv"], launch["env"], names, grace)
     else:
         one = exporting.exported(loaded, image, drafter_config)
         text = (compose if format is Format.COMPOSE else kubernetes).render(one)

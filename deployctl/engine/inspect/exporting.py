@@ -16,7 +16,7 @@ from deployctl.errors import ConfigError, RemoteError, UsageError
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.models import sources
-from deployctl.steps.servers.serving import secrets, serve_settings
+from deployctl.steps.servers.serving import gpus_needed, secrets, serve_settings
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.serving.command import command, environment
 from deployctl.vllm.serving.knowledge import read
@@ -111,6 +111,11 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
     )
 
 
+def secret_names(profile: Profile) -> list[str]:
+    """The server's secret variables by their name there."""
+    return list(secrets(Deployment(profile, profile.hosts[0])))
+
+
 def deployed(profile: Profile) -> Mapping[str, Any]:
     """The launch settings (`argv`, `env`) of what the profile's first host serves now.
 
@@ -162,8 +167,7 @@ def _gpus(profile: Profile) -> int:
     """GPUs that one server needs."""
     if profile.build.target != "cuda" or profile.serve.gpus == []:
         return 0
-    given = profile.serve.args.get("pipeline-parallel-size", 1)
-    return profile.serve.tensor_parallel_size * int(str(given))
+    return gpus_needed(profile.serve)
 
 
 def _drafter_config(wanted: Deployment, given: Path | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deployctl.config.serve import SecretSettings
+from deployctl.config.serve import SecretSettings, ServeSettings
 from deployctl.steps.builds.built import sealed_knowledge
 from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.gpu_snapshot import in_words, scene
@@ -93,6 +93,11 @@ def _runner(wanted: Deployment, answers: Answers) -> Iterator[str]:
         )
 
 
+def gpus_needed(serve: ServeSettings) -> int:
+    """How many GPUs one server shares its model over."""
+    return serve.tensor_parallel_size * int(str(serve.args.get("pipeline-parallel-size", 1)))
+
+
 def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
     serve = wanted.profile.serve
     state = answers.get("gpus")
@@ -102,7 +107,7 @@ def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
         return
     rows = [g for g in state["gpus"] if serve.gpus is None or g["index"] in serve.gpus]
     totals = [g["memory_total"] for g in rows if g.get("memory_total") is not None]
-    parallel = serve.tensor_parallel_size * int(str(serve.args.get("pipeline-parallel-size", 1)))
+    parallel = gpus_needed(serve)
     if serve.gpus is not None and len(rows) < parallel:
         yield f"{parallel} GPUs are wanted, {len(rows)} of those named are there"
         return
