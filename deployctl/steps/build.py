@@ -40,7 +40,7 @@ class BuildStep(Step):
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         asked = [
-            Question("releases", "releases.state", {"profile": wanted.profile.name}),
+            Question("releases", "releases.state", wanted.unit_id),
             Question("tools", "environment.tools"),
         ]
         source = wanted.profile.build.source

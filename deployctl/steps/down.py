@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import NotReady
-from deployctl.hosts.operations import files, network
+from deployctl.hosts.operations import files, network, units
+from deployctl.steps.identity import FRONT, MAIN, full_name, unit_home
 from deployctl.steps.interface import (
     STOPPED,
     Answers,
@@ -18,12 +19,9 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.steps.servers import left_slots
+from deployctl.steps.servers import siblings
 from deployctl.steps.servers.plain_server import left_over
-from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
-
-SERVING = ("starting", "running")
-PROFILES = "down.profiles"
+from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit, together
 
 
 class DownStep(Step):
@@ -39,40 +37,47 @@ class DownStep(Step):
     done = "the server was stopped, nothing serves"
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        unit = Question("unit", "units.state", {"name": wanted.profile.name})
-        return [unit, Question(PROFILES, "releases.profiles"), *left_slots.questions(wanted)]
+        unit = Question("unit", "units.state", wanted.unit_id)
+        return [unit, siblings.question(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        unit = answers["unit"]
-        slots = left_slots.left(wanted, answers)
-        changes = [Change(name, f"pid {one.get('pid')}", "stopped") for name, one in slots.items()]
-        changes += [
-            Change(name, "left by a run that died", "removed") for name in _plain(wanted, answers)
+        found: Mapping[str, Any] = answers[siblings.UNITS]
+        changes = [
+            Change(_called(wanted, unit), f"pid {found[unit].get('pid')}", "stopped")
+            for unit in _running(found)
         ]
-        if unit["state"] in SERVING or unit.get("members"):
-            changes.insert(0, Change("server", f"pid {unit.get('pid')}", "stopped"))
+        changes += [
+            Change(full_name(wanted.profile.name, unit), "left by a run that died", "removed")
+            for unit in left_over(found)
+        ]
         if not changes:
-            evidence = {"state": unit["state"], "members": []}
+            evidence = {"state": answers["unit"]["state"], "members": []}
             return Plan("unchanged", reason="nothing runs", evidence=evidence)
         return Plan("change", tuple(changes))
 
     def apply(self, context: Context, plan: Plan) -> None:
-        profile = context.wanted.profile
-        stopped = stop_unit(context.session, profile)
-        context.evidence[self.name] = {REQUESTS: stopped["requests"]}
-        for name in _names(context)[1:]:
-            context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
-        for name in _plain(context.wanted, context.answers):
-            context.session.call(files.remove_tree, path=f"@/profiles/{name}")
+        found: Mapping[str, Any] = context.answers[siblings.UNITS]
+        plain = left_over(found)
+        # Nobody is led to what ends.
+        ending = [unit for unit in _running(found) if unit not in plain]
+        stopped = [
+            stop_unit(context.session, siblings.of_unit(context.wanted, unit))["requests"]
+            for unit in (*ending, *plain)
+        ]
+        context.evidence[self.name] = {REQUESTS: together(stopped)}
+        for unit in plain:
+            home = unit_home(siblings.of_unit(context.wanted, unit).unit_id)
+            context.session.call(files.remove_tree, path=home)
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
-        units = [context.session.call("units.state", name=name) for name in _names(context)]
-        unit, members = units[0], [one for found in units for one in found.get("members", [])]
+        found = context.session.call(units.listing, profile=profile.name)
+        members = [one for unit in found.values() for one in unit["members"]]
         port = context.session.call(network.listener, port=profile.serve.port)
+        unit = found.get(context.wanted.unit) or siblings.ABSENT
         before = context.evidence.get(self.name, {})
         evidence = {**before, "state": unit["state"], "members": members, "port": port}
-        if members or any(found["state"] in SERVING for found in units):
+        if _running(found):
             pids = ", ".join(str(member["pid"]) for member in members)
             raise self.fail(
                 context,
@@ -87,12 +92,11 @@ class DownStep(Step):
         return in_words(ended["evidence"])
 
 
-def _names(context: Context) -> list[str]:
-    """The units to end: the profile's own, what it left in slots, and plain servers."""
-    wanted, answers = context.wanted, context.answers
-    slots, plain = left_slots.left(wanted, answers), _plain(wanted, answers)
-    return [wanted.profile.name, *slots, *plain]
+def _running(found: Mapping[str, Any]) -> list[str]:
+    """The units of which anything runs, what leads clients to the others first."""
+    order = sorted(found, key=lambda unit: (unit != FRONT, unit != MAIN))
+    return [unit for unit in order if siblings.runs(found[unit])]
 
 
-def _plain(wanted: Deployment, answers: Answers) -> list[str]:
-    return left_over(wanted.profile.name, answers.get(PROFILES) or ())
+def _called(wanted: Deployment, unit: str) -> str:
+    return "server" if unit == MAIN else full_name(wanted.profile.name, unit)

@@ -87,7 +87,7 @@ class DrafterStep(Step):
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         asked = [sources.question(wanted, role) for role in sources.ROLES]
-        views = Question(VIEWS, "models.views", {"profile": wanted.profile.name})
+        views = Question(VIEWS, "models.views", wanted.unit_id)
         return [*(q for q in asked if q is not None), views]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:

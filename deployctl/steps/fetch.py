@@ -49,7 +49,7 @@ class FetchStep(Step):
         asked = [sources.question(wanted, role) for role in sources.ROLES]
         return [
             *(q for q in asked if q is not None),
-            Question(VIEWS, "models.views", {"profile": wanted.profile.name}),
+            Question(VIEWS, "models.views", wanted.unit_id),
             Question(DISK, "files.disk", {"path": "@/models"}),
         ]
 

@@ -17,7 +17,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import StepError
 from deployctl.hosts.session import Session
-from deployctl.steps.identity import ReleasePaths
+from deployctl.steps.identity import MAIN, ReleasePaths, UnitId, full_name
 
 Phase = Literal["stage", "switch", "gate"]
 """stage: beside the serving release · switch: replaces it · gate: must pass, or the way back."""
@@ -37,7 +37,7 @@ Evidence = dict[str, Any]
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is wanted on one host: plain, frozen data.
+    """What is wanted of one unit on one host: plain, frozen data.
 
     `options` holds each step's own from the playbook and the command line; `skip` the steps left
     out; `check_gates` runs gates again although nothing changed.
@@ -52,6 +52,18 @@ class Deployment:
     """What moving names stand for in this run, by the key of the question about each."""
     pinned: ReleasePaths | None = None
     """This very release, whatever would follow from the profile: the way back names it."""
+    unit: str = MAIN
+    """Which unit of the profile; where it has several, `profile` has the port and GPUs of this."""
+
+    @property
+    def unit_id(self) -> UnitId:
+        """The unit, as operations of the agent are told of it."""
+        return {"profile": self.profile.name, "unit": self.unit}
+
+    @property
+    def unit_name(self) -> str:
+        """The unit, as people call it."""
+        return full_name(self.profile.name, self.unit)
 
     def option(self, step: str, name: str, default: Any = None) -> Any:
         """A step's option."""
@@ -200,6 +212,8 @@ class Step(ABC):
     """What it makes of a deployment, such as `ENVIRONMENT` or `SERVER`."""
     uses: ClassVar[tuple[str, ...]] = ()
     """What makes it run again when another step makes it, whatever it found for itself."""
+    again: ClassVar[str] = ""
+    """Its option that asks for it although nothing has changed, where it may end what serves."""
     runs_release: ClassVar[bool] = False
     """Whether it runs what was built, so that its failure may be the fault of that."""
     interruptible: ClassVar[bool] = True

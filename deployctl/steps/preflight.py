@@ -10,6 +10,7 @@ from deployctl.errors import StagingFailed
 from deployctl.steps.build import environment_key, sealed
 from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
+from deployctl.steps.identity import full_name
 from deployctl.steps.interface import (
     Answers,
     Context,
@@ -20,7 +21,7 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
-from deployctl.steps.servers import left_slots
+from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import strangers
 from deployctl.vllm.builds.libraries import NUMA, where
 
@@ -45,8 +46,8 @@ class PreflightStep(Step):
             Question(DISK, "files.disk", {"path": "@"}),
             Question("tools", "environment.tools"),
             Question("port", "network.listener", {"port": wanted.profile.serve.port}),
-            Question("unit", "units.state", {"name": wanted.profile.name}),
-            *left_slots.questions(wanted),
+            Question("unit", "units.state", wanted.unit_id),
+            siblings.question(wanted),
             *profile_gpus.questions(wanted),
         ]
         if profile_gpus.uses_gpus(wanted):
@@ -163,7 +164,8 @@ def _free_port(number: int, outgoing: Sequence[int] | None) -> Finding:
 
 def slots(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """What still runs in slots of a profile that is not blue-green any more."""
-    for name, unit in left_slots.left(wanted, answers).items():
+    for one, unit in siblings.left(wanted, answers).items():
+        name = full_name(wanted.profile.name, one)
         say = f"{name} still runs, pid {unit.get('pid')}, from when this profile was blue-green"
         say = f"{say}; stop it: deployctl down --profile {wanted.profile.name}"
         yield Finding("slots", "failed", name, "stopped", say)

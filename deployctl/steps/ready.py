@@ -41,7 +41,7 @@ class ReadyStep(Step):
         serve = wanted.profile.serve
         url = f"http://{reachable(serve.host)}:{serve.port}/v1/models"
         return [
-            Question("unit", "units.state", {"name": wanted.profile.name}),
+            Question("unit", "units.state", wanted.unit_id),
             Question("port", "network.listener", {"port": serve.port}),
             Question("health", "network.http", {"method": "GET", "url": url}),
             *life.questions(wanted.profile),

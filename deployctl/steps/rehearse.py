@@ -61,9 +61,7 @@ class RehearseStep(Step):
     runs_release = True
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
-        rehearsed = Question(
-            REHEARSED, "release_status.rehearsed", {"profile": wanted.profile.name}
-        )
+        rehearsed = Question(REHEARSED, "release_status.rehearsed", wanted.unit_id)
         shm = Question("launch.shm", "files.disk", {"path": "/dev/shm"})
         return [rehearsed, shm, *gpu_snapshot.questions(wanted)]
 
@@ -164,7 +162,7 @@ class RehearseStep(Step):
     def _keep(self, context: Context, evidence: Evidence) -> None:
         context.session.call(
             "release_status.write",
-            profile=context.release.profile,
+            **context.release.unit_id,
             release=context.release.release,
             kind="rehearsed",
             told=evidence,

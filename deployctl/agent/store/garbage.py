@@ -6,6 +6,7 @@ import os
 import shutil
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core import layout
 from ..core.atomic_files import read_json
 from ..core.interface import AgentError, Call
 from ..supervision import jobs, units
@@ -20,15 +21,16 @@ Inode = Tuple[int, int]
 
 
 def inventory(call: Call) -> Dict[str, Any]:
-    """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
-    id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
-    `models`, `mentions`, `bytes`); `environments`,
-    `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
-    first) and, for a job, `state` and `label`."""
+    """`profiles`: by name each unit's `current`, `previous`, `running` (a release or None) and
+    `releases` (by id: `sealed` and, until it is launched, `prepared` as Unix times or None,
+    `environment`, `models`, `mentions`, `bytes`); `environments`, `jobs`, `models` and `wheels` by
+    name with `bytes` (a hard-linked file counts where it is met first) and, for a job, `state` and
+    `label`."""
     seen: Dict[Inode, bool] = {}
     found: Dict[str, Any] = {"profiles": {}}
     for name in profiles(call):
-        found["profiles"][name] = _profile(call, name, seen)
+        own = {unit: _unit(call, name, unit, seen) for unit in layout.units(call.root, name)}
+        found["profiles"][name] = own
     for kind in KINDS:
         found[kind] = {
             entry: {"bytes": _bytes(call, path, seen)}
@@ -44,19 +46,22 @@ def _job(call: Call, name: str) -> Dict[str, Any]:
     return {"state": "none"} if name.startswith(ASIDE) else jobs.state(call, name)
 
 
-def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
-    home = os.path.join(call.root, "profiles", name)
-    unit = units.state(call, name)
-    alive = unit["state"] in ("starting", "running") or bool(unit["members"])
+def _unit(call: Call, profile: str, unit: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
     return {
-        "current": _target(os.path.join(home, "current")),
-        "previous": _target(os.path.join(home, "previous")),
-        "running": unit["release"] if alive else None,
+        **_used(call, profile, unit),
         "releases": {
             release: _release(call, path, seen)
-            for release, path in _entries(os.path.join(home, "releases"))
+            for release, path in _entries(call.unit(profile, unit, "releases"))
         },
     }
+
+
+def _used(call: Call, profile: str, unit: str) -> Dict[str, Optional[str]]:
+    """The releases of a unit that somebody refers to, by what they are to it."""
+    now = units.state(call, profile, unit)
+    alive = now["state"] in ("starting", "running") or bool(now["members"])
+    links = {name: _target(call.unit(profile, unit, name)) for name in layout.LINKS}
+    return {**links, "running": now["release"] if alive else None}
 
 
 def _release(call: Call, path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
@@ -140,15 +145,16 @@ def _bytes(call: Call, path: str, seen: Dict[Inode, bool]) -> int:
     return total
 
 
-def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any]:
-    """Remove one release (`kind` "releases", of `profile`) or entry of another kind.
+def remove(call: Call, kind: str, name: str, profile: str = "", unit: str = "") -> Dict[str, Any]:
+    """Remove one release (`kind` "releases", of a profile's unit) or entry of another kind.
 
     Refused (`in-use`) for what is current, previous or running, and for a job that runs. It is
     moved aside first, so that half of it is never met under its name.
     """
     if kind == "releases":
-        _refuse_release(call, profile, name)
-        path = os.path.join(call.root, "profiles", profile, "releases", name)
+        if name in _used(call, profile, unit).values():
+            raise AgentError("in-use", "release %s is current, previous or running" % name)
+        path = os.path.join(call.unit(profile, unit, "releases"), name)
     elif kind in KINDS:
         if kind == "jobs" and _job(call, name)["state"] == "running":
             raise AgentError("in-use", "job %s runs" % name)
@@ -165,15 +171,6 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any
     if os.path.isdir(aside):
         shutil.rmtree(aside)
     return {"removed": name}
-
-
-def _refuse_release(call: Call, profile: str, release: str) -> None:
-    home = os.path.join(call.root, "profiles", profile)
-    unit = units.state(call, profile)
-    alive = unit["state"] in ("starting", "running") or bool(unit["members"])
-    used = [_target(os.path.join(home, link)) for link in ("current", "previous")]
-    if release in [*used, unit["release"] if alive else None]:
-        raise AgentError("in-use", "release %s is current, previous or running" % release)
 
 
 OPERATIONS = (inventory, remove)

@@ -157,6 +157,7 @@ RESULTS: Dict[str, Any] = {
     "releases.state": Releases,
     "releases.switch": Current,
     "units.keep": UnitState,
+    "units.listing": Dict[str, UnitState],
     "units.log": LogPart,
     "units.start": UnitState,
     "units.state": UnitState,

@@ -17,10 +17,10 @@ SCHEMA = "deployctl.doctor/1"
 
 def examine(profile: Profile) -> dict[str, Any]:
     """Every finding on every host of the profile; one round trip a host and node."""
-    releases = Question("releases", "releases.state", {"profile": profile.name})
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         wanted = Deployment(profile, host)
+        releases = Question("releases", "releases.state", wanted.unit_id)
         asked = {q.key: q for q in (releases, *PreflightStep().questions(wanted))}
         answers, _ = ask(connected, asked)
         return {"findings": [finding.tell() for finding in findings_of(wanted, answers)]}

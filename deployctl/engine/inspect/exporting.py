@@ -11,9 +11,11 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.models import ModelSource
 from deployctl.config.profile import Profile
+from deployctl.engine.run import front
 from deployctl.engine.run.connect import connect
 from deployctl.errors import ConfigError, RemoteError, UsageError
 from deployctl.hosts.session import Call
+from deployctl.steps.identity import unit_home
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.models import sources
 from deployctl.steps.servers.serving import gpus_needed, secrets, serve_settings
@@ -123,9 +125,9 @@ def deployed(profile: Profile) -> Mapping[str, Any]:
     """
     host = profile.hosts[0]
     with connect(host) as connected:
-        state = connected.session.call("releases.state", profile=profile.name)
-        current = state["current"]
-        path = f"@/profiles/{profile.name}/releases/{current}/launch.json"
+        unit = front.serving(connected.session, Deployment(profile, host)).unit_id
+        current = connected.session.call("releases.state", **unit)["current"]
+        path = f"{unit_home(unit)}/releases/{current}/launch.json"
         found = connected.session.call("files.read", path=path) if current else None
     if found is None or not found["exists"]:
         raise UsageError(

@@ -7,16 +7,19 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine.run import recovery
+from deployctl.engine.run import front, recovery
 from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.plan import ask
-from deployctl.engine.strategies import slots
+from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import NotReady, UsageError
+from deployctl.hosts.operations import releases as stored
+from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
 from deployctl.steps import registry
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.gpus import gpu_snapshot
+from deployctl.steps.identity import FRONT, UnitId, unit_home
 from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.servers import life
@@ -30,12 +33,12 @@ UNREACHED = {"healthy": False, "state": "unknown"}
 """What is known of a host that could not be asked."""
 
 
-def _questions(profile: Profile) -> dict[str, Question]:
-    name, serve = profile.name, profile.serve
+def _questions(wanted: Deployment) -> dict[str, Question]:
+    serve, home = wanted.profile.serve, unit_home(wanted.unit_id)
     url = f"http://{reachable(serve.host)}:{serve.port}"
     asked = [
-        Question("releases", "releases.state", {"profile": name, "last": 20}),
-        Question("unit", "units.state", {"name": name}),
+        Question("releases", "releases.state", {**wanted.unit_id, "last": 20}),
+        Question("unit", "units.state", wanted.unit_id),
         Question("port", "network.listener", {"port": serve.port}),
         Question(
             "health",
@@ -46,24 +49,22 @@ def _questions(profile: Profile) -> dict[str, Question]:
                 "timeout": 5,
             },
         ),
-        Question(
-            "config", "files.read", {"path": f"@/profiles/{name}/current/drafter/config.json"}
-        ),
+        Question("config", "files.read", {"path": f"{home}/current/drafter/config.json"}),
     ]
-    return {question.key: question for question in (*asked, *life.questions(profile))}
+    return {question.key: question for question in (*asked, *life.questions(wanted.profile))}
 
 
 def survey(profile: Profile) -> dict[str, Any]:
     """What serves on each host, since when, healthy or not; one round trip a host."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        serving = slots.serving(connected.session, profile)
+        serving = front.serving(connected.session, Deployment(profile, host))
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
-        found = {**_host(answers), "unit": serving.name}
+        found = {**_host(answers), "unit": serving.unit_name}
         if found["state"] in GONE:
-            found |= left(Deployment(serving, host), connected)
-        return _with_front(found, answers) if slots.blue_green(profile) else found
+            found |= left(serving, connected)
+        return _with_front(found, answers) if strategy(profile).beside else found
 
     hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
@@ -84,11 +85,12 @@ def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
 
 
 def _front_questions(profile: Profile) -> dict[str, Question]:
-    """What stands before the slots of a blue-green profile: nobody reaches them without it."""
-    if not slots.blue_green(profile):
+    """What stands before the units of a profile with several: nobody reaches them without it."""
+    if not strategy(profile).beside:
         return {}
+    unit = {"profile": profile.name, "unit": FRONT}
     return {
-        "front": Question("front", "units.state", {"name": profile.name}),
+        "front": Question("front", "units.state", unit),
         "front.port": Question("front.port", "network.listener", {"port": profile.serve.port}),
     }
 
@@ -245,23 +247,23 @@ def log(
             text = _of_release(session, profile, release)
             yield "".join(text.splitlines(keepends=True)[-lines:])
             return
-        name = slots.serving(session, profile).name
-        text, offset = _tail(session, name, job)
+        unit = front.serving(session, Deployment(profile, profile.hosts[0])).unit_id
+        text, offset = _tail(session, unit, job)
         if not text:
-            _check_written(session, profile, name, job)
+            _check_written(session, profile, unit, job)
         yield "".join(text.splitlines(keepends=True)[-lines:])
         while follow:
-            text, offset = _more(session, name, job, offset)
+            text, offset = _more(session, unit, job, offset)
             if text:
                 yield text
 
 
-def _check_written(session: Session, profile: Profile, name: str, job: str | None) -> None:
+def _check_written(session: Session, profile: Profile, unit: UnitId, job: str | None) -> None:
     """Raise where there is nothing of which there could be a log."""
     if job is not None and session.call("jobs.state", id=job)["state"] == "none":
         known = [str(one["id"]) for one in session.call("jobs.listing")]
         raise UsageError(f"there is no job {job}", next=f"jobs: {', '.join(known) or 'none'}")
-    if job is None and session.call("units.state", name=name)["state"] == "absent":
+    if job is None and session.call(units.state, **unit)["state"] == "absent":
         raise NotReady(
             profile.hosts[0].name,
             "logs",
@@ -277,17 +279,16 @@ TAIL_BYTES = 256 * 1024
 def _of_release(session: Session, profile: Profile, named: str) -> str:
     """The log of a release's server: the one that ran last, or what was kept when it failed."""
     known: list[str] = []
-    for name in (profile.name, *(f"{profile.name}.{slot}" for slot in slots.SLOTS)):
-        releases = session.call("releases.state", profile=name, last=1)["releases"]
+    for name, now in session.call(units.listing, profile=profile.name).items():
+        unit: UnitId = {"profile": profile.name, "unit": name}
+        releases = session.call(stored.state, **unit, last=1)["releases"]
         known += releases
         for release in releases:
             if not release.startswith(named):
                 continue
-            kept = session.call(
-                "release_status.log", profile=name, release=release, limit=TAIL_BYTES
-            )
-            if session.call("units.state", name=name)["release"] == release:
-                return _tail(session, name, None)[0]
+            if now["release"] == release:
+                return _tail(session, unit, None)[0]
+            kept = session.call("release_status.log", **unit, release=release, limit=TAIL_BYTES)
             if kept["text"] is not None:
                 return str(kept["text"])
     raise UsageError(
@@ -297,14 +298,14 @@ def _of_release(session: Session, profile: Profile, named: str) -> str:
     )
 
 
-def _tail(session: Session, name: str, job: str | None) -> tuple[str, int]:
-    return _more(session, name, job, -TAIL_BYTES)
+def _tail(session: Session, unit: UnitId, job: str | None) -> tuple[str, int]:
+    return _more(session, unit, job, -TAIL_BYTES)
 
 
-def _more(session: Session, name: str, job: str | None, offset: int) -> tuple[str, int]:
+def _more(session: Session, unit: UnitId, job: str | None, offset: int) -> tuple[str, int]:
     """What the log holds from `offset` (from its end where negative)."""
     if job is not None:
         part = session.call("jobs.log", id=job, offset=offset, limit=TAIL_BYTES)
     else:
-        part = session.call("units.log", name=name, offset=offset, limit=TAIL_BYTES)
+        part = session.call("units.log", **unit, offset=offset, limit=TAIL_BYTES)
     return str(part["text"]), int(part["offset"])

@@ -25,7 +25,9 @@ def previous_deployment(
     Raises `StagingFailed` where this version cannot read that any more.
     """
     try:
-        profile = wanted_then(manifest["wanted"])
+        # An older one of a slot gives it a name of its own.
+        named = {"name": wanted.profile.name}
+        profile = wanted_then(manifest["wanted"]).model_copy(update=named)
         environment = str(manifest["identity"]["environment"])
     except (ValidationError, KeyError, TypeError) as error:
         raise StagingFailed(
@@ -39,7 +41,7 @@ def previous_deployment(
         wanted,
         profile=profile,
         skip=frozenset(manifest.get("skip", ())),
-        pinned=ReleasePaths(profile.name, release, environment),
+        pinned=ReleasePaths(profile.name, release, environment, wanted.unit),
     )
 
 

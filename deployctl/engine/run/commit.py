@@ -24,7 +24,7 @@ def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
     if starts or (gates_only and _serves_release(work)):
         requests.append(_seal(run, work, gates_only))
     if starts:
-        requests.append(switch.point(work.wanted.profile.name, work.release.release))
+        requests.append(switch.point(work.release))
     elif any(map(plan.has, RELEASE_PARTS)) and not switch.manifest_of(work, work.release.release):
         requests.append(_prepared(run, work))
     if starts:
@@ -36,7 +36,7 @@ def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
 
 def _prepared(run: RunRecord, work: Work) -> Call:
     told = {"run": run.run, "evidence": ledger.brief(work.evidence)}
-    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    arguments = {**work.release.unit_id, "release": work.release.release}
     return Call("release_status.write", {**arguments, "kind": "prepared", "told": told})
 
 
@@ -51,7 +51,7 @@ def _serves_release(work: Work) -> bool:
 def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call:
     before = switch.manifest_of(work, work.release.release)
     evidence = {**before.get("evidence", {}), **work.evidence}
-    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    arguments = {**work.release.unit_id, "release": work.release.release}
     if gates_only or work.wanted.pinned is not None:
         # Asked about or served anew: what a release was made from stays what it was.
         kept = {**before, "evidence": ledger.brief(evidence), "sealed_by": run.run}

@@ -25,11 +25,12 @@ def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
     begun = [step.step for step in work.record.steps if step.step in starting and step.attempted]
     if not begun:
         return
-    name, release = work.wanted.profile.name, work.release.release
-    calls = [Call("release_status.keep_log", {"profile": name, "release": release})]
+    release = work.release.release
+    about = {**work.release.unit_id, "release": release}
+    calls = [Call("release_status.keep_log", about)]
     if not switch.manifest_of(work, release) and not isinstance(failure, Interrupted):
         told = _told(run, work, failure)
-        arguments = {"profile": name, "release": release, "kind": "failed", "told": told}
+        arguments = {**about, "kind": "failed", "told": told}
         calls.append(Call("release_status.write", arguments))
     try:
         with cancel.shielded():

@@ -84,7 +84,7 @@ class HostPlan:
 def questions(steps: Sequence[Step], wanted: Deployment) -> dict[str, Question]:
     """The questions of all steps by key; the same key must ask the same thing."""
     asked = {
-        RELEASES: Question(RELEASES, "releases.state", {"profile": wanted.profile.name}),
+        RELEASES: Question(RELEASES, "releases.state", wanted.unit_id),
     }
     identity = identity_questions(wanted) if needs_release(steps) else []
     for question in (*identity, *(q for step in steps for q in step.questions(wanted))):
@@ -153,6 +153,17 @@ def _again(plan: Plan, step: Step, cause: str) -> Plan:
         return replace(plan, status="check", reason=f"{cause} changes")
     change = Change(step.name, why=f"{cause} changes")
     return replace(plan, status="change", changes=(change,), reason=f"{cause} changes")
+
+
+def stays(
+    steps: Sequence[Step], wanted: Deployment, current: str | None, release: str | None
+) -> bool:
+    """Whether what serves, the current release, is to go on: it is the wanted one and not to be
+    started again, or it is only asked something."""
+    if all(step.is_gate for step in steps):
+        return True
+    again = any(wanted.option(step.name, step.again, False) for step in steps if step.again)
+    return release == current and not again
 
 
 def wanted_release(wanted: Deployment, answers: Answers) -> str | None:

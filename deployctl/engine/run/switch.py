@@ -23,6 +23,7 @@ from deployctl.engine.run.record import RunRecord, StepRecord
 from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
+from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
 from deployctl.steps.servers.stopping import stop_unit
 
@@ -30,9 +31,9 @@ RESTORED = "restore-"
 """What stands before the names of the way back's steps in a record."""
 
 
-def point(profile: str, release: str) -> Call:
+def point(release: ReleasePaths) -> Call:
     """The request that makes a release current."""
-    return Call("releases.switch", {"profile": profile, "release": release})
+    return Call("releases.switch", {**release.unit_id, "release": release.release})
 
 
 def carry_out(
@@ -69,7 +70,7 @@ def _run(work: Work, planned: PlannedStep) -> StepRecord:
 
 
 def _serves(work: Work) -> bool:
-    return (work.answers.get("unit") or {}).get("state") == "running"
+    return not work.beside and (work.answers.get("unit") or {}).get("state") == "running"
 
 
 def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "") -> None:
@@ -135,7 +136,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     )
     work.downtime.interrupted()
     try:
-        stop_unit(session, wanted.profile)
+        stop_unit(session, wanted)
     except (RemoteError, ConnectionLost) as error:
         work.record.way_back = error
         return

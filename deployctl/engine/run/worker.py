@@ -16,13 +16,23 @@ from deployctl import cancel, redaction
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
-from deployctl.engine.run import events, failed_release, interruption, recovery, switch, target
+from deployctl.engine.run import (
+    events,
+    failed_release,
+    front,
+    interruption,
+    recovery,
+    switch,
+    target,
+)
 from deployctl.engine.run.commit import commit
 from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.execute import Work, run_step
+from deployctl.engine.run.front import Front
 from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.options import Options
+from deployctl.engine.run.pair import Pair
 from deployctl.engine.run.plan import (
     RELEASES,
     HostPlan,
@@ -30,12 +40,14 @@ from deployctl.engine.run.plan import (
     make,
     needs_release,
     questions,
+    stays,
     unanswered,
     wanted_release,
 )
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.turns import HeldBack, Turns
+from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
@@ -48,12 +60,17 @@ from deployctl.hosts.session import Call
 from deployctl.steps.interface import (
     SERVER,
     SERVICE,
+    STOPPED,
     Answers,
     Deployment,
+    Question,
     Step,
     Unanswered,
 )
+from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import was_proven
+
+CURRENT = "current"
 
 
 @dataclass
@@ -71,6 +88,8 @@ class Worker:
     turns: Turns
     begun: bool = False
     """Whether the ledger has this run."""
+    pair: Pair | None = None
+    """The two units that it goes between, where the profile has two."""
 
     def run(self) -> None:
         """From the connection to the last hooks; failures are in the record."""
@@ -85,8 +104,7 @@ class Worker:
             try:
                 self._reached(connected, began)
             except Cancelled:
-                session, name = connected.session, self.wanted.profile.name
-                stopped = interruption.cut_short(host, session, name, self.begun)
+                stopped = interruption.cut_short(connected.session, self.wanted, self.begun)
                 self.record.error = self.record.error or stopped
             finally:
                 self.record.round_trips = connected.round_trips
@@ -127,9 +145,55 @@ class Worker:
 
     def _ask(self, connected: Connected) -> Answers:
         """Take the lock and ask everything, in one round trip where the lock is free."""
+        made = frozenset[str]().union(*(step.produces for step in self.steps))
+        if strategy(self.wanted.profile).beside and STOPPED not in made:
+            answers, release = self._ask_pair(connected)
+        else:
+            release, asked = self.options.release, self._questions()
+            answers = self._settled(connected, asked, self._locked(connected, asked))
+        if not release:
+            return answers
+        answers = self._pin(connected, answers, release)
+        rollback.refuse_damaged(self.wanted, answers[RELEASES])
+        return answers
+
+    def _ask_pair(self, connected: Connected) -> tuple[Answers, str]:
+        """Take the lock, find the unit to work in, and ask everything about that. Where an earlier
+        release is to be served, which one of that unit."""
+        base, release = self.wanted, self.options.release
+        told = self._locked(connected, front.questions(base))
+        self.pair = pair = Pair.of(Front.of(base, connected.session, told), told)
+        stays = False
+        if pair.front.live is not None:
+            answers = self._ask_unit(connected, base, pair.front.live)
+            pair.current = answers[RELEASES]["current"]
+            stays = release == CURRENT if release else self._stays(answers)
+        pair.handover = strategy(base.profile).handover(pair.front.live, stays)
+        if stays:
+            return answers, release
+        answers = self._ask_unit(connected, base, pair.handover.unit)
+        declined = self.options.only_if_changed and pair.front.live and self._declined(answers)
+        if declined:
+            pair.handover = strategy(base.profile).handover(pair.front.live, stays=True)
+            return self._ask_unit(connected, base, pair.handover.unit), CURRENT
+        # What was served before lies in the unit beside the one that serves.
+        return answers, CURRENT if release == rollback.PREVIOUS else release
+
+    def _ask_unit(self, connected: Connected, base: Deployment, unit: str) -> Answers:
+        self.wanted, self.record.unit = siblings.of_unit(base, unit), unit
+        asked = self._questions()
+        return self._settled(connected, asked, ask(connected, asked)[0])
+
+    def _stays(self, answers: Answers) -> bool:
+        found = answers[RELEASES]["current"], wanted_release(self.wanted, answers)
+        return stays(self.steps, self.wanted, *found)
+
+    def _questions(self) -> dict[str, Question]:
         asked = questions(self.steps, self.wanted)
-        if self.options.release:
-            asked = {RELEASES: asked[RELEASES]}
+        return {RELEASES: asked[RELEASES]} if self.options.release else asked
+
+    def _locked(self, connected: Connected, asked: Mapping[str, Question]) -> Answers:
+        """Take the lock, and ask in the same round trip where it is free."""
         name, run = self.wanted.profile.name, self.run_record
         take = lock.take(name, run.run, playbook=run.playbook)
         answers, (taken,) = ask(connected, asked, [take])
@@ -137,14 +201,20 @@ class Worker:
             self._wait(connected, taken)
             # What was answered before the other run ended is stale by the time we hold the lock.
             answers, _ = ask(connected, asked)
-        slots = self.turns.slots
+        return answers
+
+    def _settled(
+        self, connected: Connected, asked: Mapping[str, Question], answers: Answers
+    ) -> Answers:
         self.wanted, answers = settle(
-            self.resolution, connected, self.steps, self.wanted, asked, answers, slots
+            self.resolution,
+            connected,
+            self.steps,
+            self.wanted,
+            asked,
+            answers,
+            self.turns.slots,
         )
-        if not self.options.release:
-            return answers
-        answers = self._pin(connected, answers, self.options.release)
-        rollback.refuse_damaged(self.wanted, answers[RELEASES])
         return answers
 
     def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
@@ -156,16 +226,22 @@ class Worker:
 
     def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
         """Turn to what is current where the wanted release failed before; it may need healing."""
+        if self.pair is not None or (answers.get(RELEASES) or {}).get("current") is None:
+            return answers
+        return self._pin(connected, answers, CURRENT) if self._declined(answers) else answers
+
+    def _declined(self, answers: Answers) -> bool:
+        """Whether the wanted release failed before, and nothing has changed since."""
         release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
         found = answers.get(RELEASES) or {}
         digest = ledger.profile_digest(self.wanted.profile)
         before = ledger.failed_before(found.get("ledger") or [], release, digest)
-        if before is None or found["current"] in (None, release):
-            return answers
+        if before is None or found["current"] == release:
+            return False
         text = f"release {release} failed in run {before}: not tried again, nothing changed since"
         self.record.declined = text
         self.listen(events.StepNote(self.record.host, "ledger", text))
-        return self._pin(connected, answers, "current")
+        return True
 
     def _wait(self, connected: Connected, taken: RemoteError) -> None:
         if taken.kind != "locked":
@@ -186,7 +262,7 @@ class Worker:
         target.check_serving(self.steps, self.wanted, self.run_record.profile, answers)
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
-        self.record.previous = plan.current
+        self.record.previous = plan.current if self.pair is None else self.pair.current
         unit = answers.get("unit")
         self.turns.planned(self.record.host, plan.switches, bool(unit and was_proven(unit)))
         with ExitStack() as stack:
@@ -200,6 +276,7 @@ class Worker:
                 stack,
                 Downtime(),
                 self.hooks,
+                beside=self.pair is not None and self.pair.handover.unit != self.pair.front.live,
             )
             self.record.release = work.release.release
             dead = self._close_dead(work)
@@ -208,15 +285,19 @@ class Worker:
                     run_step(work, planned)
             else:
                 self._work(work, plan, dead)
+            if self.pair is not None and plan.has(SERVER):
+                self.pair.settle(work)
         names = [step.name for step in self.steps]
         self.record.note_skipped(names, self.wanted.skip, switch.RESTORED)
 
     def _close_dead(self, work: Work) -> recovery.Dead | None:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
-        dead = recovery.find((work.answers.get("releases") or {}).get("ledger") or [])
+        entries = (work.answers.get("releases") or {}).get("ledger") or []
+        dead = recovery.find(entries if self.pair is None else self.pair.ledger)
         if dead is not None:
             self.record.took_up = dead.run
             unit = work.answers.get("unit") or {"state": "unknown"}
+            unit = unit if self.pair is None else self.pair.serving
             entry = recovery.closing(dead, self.run_record.run, unit.get("release"))
             (told,) = work.connected.session.ask([_record(self.wanted.profile.name, entry)])
             ago = recovery.without_service(dead, unit, told)
@@ -230,7 +311,9 @@ class Worker:
 
     def _work(self, work: Work, plan: HostPlan, dead: recovery.Dead | None) -> None:
         session, name = work.connected.session, self.wanted.profile.name
-        entry = ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current)
+        entry = ledger.begun(
+            self.run_record, self.record, self.wanted.profile, self.record.previous
+        )
         for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
             if isinstance(answer, RemoteError):
                 raise answer
@@ -268,9 +351,14 @@ class Worker:
         if failure is None:
             with cancel.shielded():
                 commit(self.run_record, work, plan)
+            if work.beside and self.pair is not None and plan.has(SERVER):
+                self.pair.hand_over(self.run_record, work)
             return
         self.record.error = failure
         failed_release.keep(self.run_record, work, failure)
+        if work.beside and self.pair is not None:
+            self.pair.give_up(work, plan, failure, self.options.keep_failed)
+            return
         astray = dead is not None and dead.phase != "staging"
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
             self.record.error = interruption.told(work, plan, failure)
@@ -286,6 +374,8 @@ class Worker:
         if plan.impossible is not None:
             return run_step(work, plan.impossible).error
         try:
+            if work.beside and self.pair is not None and plan.has(SERVER):
+                self.pair.front.check_port()
             return switch.carry_out(self.run_record, work, plan, self._turn)
         except DeployError as error:
             # Of no step: the ledger that cannot be written, say. It leads back like any failure.
@@ -308,7 +398,7 @@ class Worker:
             Call(
                 "releases.prepare",
                 {
-                    "profile": self.wanted.profile.name,
+                    **work.release.unit_id,
                     "release": work.release.release,
                     "environment": work.release.environment_key,
                 },

@@ -23,8 +23,8 @@ def questions(wanted: Deployment) -> tuple[Question, ...]:
     """What must be known to say who is on the host and whose it is."""
     look = {"patterns": list(LOOK_FOR)}
     asked = [
-        Question("unit", "units.state", {"name": wanted.profile.name}),
-        Question("releases", "releases.state", {"profile": wanted.profile.name}),
+        Question("unit", "units.state", wanted.unit_id),
+        Question("releases", "releases.state", wanted.unit_id),
         Question(HOLDERS, "gpu.holders", look, where="node"),
         *profile_gpus.questions(wanted),
     ]

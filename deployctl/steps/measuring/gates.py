@@ -38,10 +38,9 @@ CONFIG = "drafter_config"
 
 def gate_questions(wanted: Deployment) -> list[Question]:
     """Which release serves, what it has proven, and whether it still runs."""
-    name = wanted.profile.name
     return [
-        Question("releases", "releases.state", {"profile": name}),
-        Question("unit", "units.state", {"name": name}),
+        Question("releases", "releases.state", wanted.unit_id),
+        Question("unit", "units.state", wanted.unit_id),
     ]
 
 
@@ -112,7 +111,7 @@ def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
 
 
 def _process(context: Context) -> dict[str, Any]:
-    return identity(context.session.call(units.state, name=context.wanted.profile.name))
+    return identity(context.session.call(units.state, **context.wanted.unit_id))
 
 
 def asked_digest(settings: Any) -> str:

@@ -37,7 +37,7 @@ class Readiness:
 
     def __init__(self, step: Step, context: Context) -> None:
         self.step, self.context = step, context
-        self.profile = context.wanted.profile
+        self.profile, self.unit_id = context.wanted.profile, context.wanted.unit_id
         self.began = time.monotonic()
         self.startup = Startup()
         self.offset = 0
@@ -58,7 +58,7 @@ class Readiness:
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
             raise self._failure("the server was restarted while it was asked", last)
-        self.context.session.call(units.keep, name=self.profile.name, **identity(unit))
+        self.context.session.call(units.keep, **self.unit_id, **identity(unit))
         seconds = time.monotonic() - self.began
         return {
             **identity(unit),
@@ -74,11 +74,11 @@ class Readiness:
     def abandon(self) -> dict[str, Any] | None:
         """Stop a start that failed, so that it holds neither memory nor port. A server that was
         proven before is left: it may answer others although it did not answer us."""
-        unit = self.context.session.call(units.state, name=self.profile.name)
+        unit = self.context.session.call(units.state, **self.unit_id)
         if unit.get("kept"):
             return None
         stopped: dict[str, Any] = self.context.session.call(
-            units.stop, name=self.profile.name, grace=self.profile.serve.stop_grace
+            units.stop, **self.unit_id, grace=self.profile.serve.stop_grace
         )
         return stopped
 
@@ -86,11 +86,11 @@ class Readiness:
 
     def _look(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The unit, which must run and be ours, and who holds the port, which must be the unit."""
-        name, number = self.profile.name, self.profile.serve.port
+        number = self.profile.serve.port
         unit, port, log = self._ask(
-            Call("units.state", {"name": name}),
+            Call("units.state", self.unit_id),
             Call("network.listener", {"port": number}),
-            Call("units.log", {"name": name, "offset": self.offset}),
+            Call("units.log", {**self.unit_id, "offset": self.offset}),
         )
         self._take(log)
         if unit["state"] != "running":
@@ -180,9 +180,7 @@ class Readiness:
 
     def _read_log(self) -> None:
         """All that the log has by now."""
-        while self._take(
-            self._ask(Call("units.log", {"name": self.profile.name, "offset": self.offset}))[0]
-        ):
+        while self._take(self._ask(Call("units.log", {**self.unit_id, "offset": self.offset}))[0]):
             pass
 
     def _check_name(self) -> None:
@@ -248,7 +246,7 @@ class Readiness:
 
     def _kept(self) -> bool:
         """Whether it is a server that was proven before: then it is left as it is."""
-        (unit,) = self._ask(Call("units.state", {"name": self.profile.name}))
+        (unit,) = self._ask(Call("units.state", self.unit_id))
         return bool(unit.get("kept"))
 
     def _ended(self, unit: Mapping[str, Any], others: list[dict[str, Any]]) -> NotReady:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
+from deployctl.steps.interface import Deployment
 
 REQUESTS = "stopped_requests"
 """In evidence: how many requests a stop found in flight, and how many it cut off."""
@@ -19,16 +19,25 @@ def reachable(host: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
-    """Stop the profile's own server; what `units.stop` answers."""
-    serve = profile.serve
+def stop_unit(session: Session, wanted: Deployment) -> dict[str, Any]:
+    """Stop the unit's server; what `units.stop` answers."""
+    serve = wanted.profile.serve
     stopped: dict[str, Any] = session.call(
         units.stop,
-        name=profile.name,
+        **wanted.unit_id,
         grace=serve.stop_grace,
         load=f"http://{reachable(serve.host)}:{serve.port}/load",
     )
     return stopped
+
+
+def together(requests: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
+    """What several stops found in flight and cut off; None where none of them counts."""
+    found: dict[str, int | None] = {}
+    for name in ("in_flight", "cut_off"):
+        known = [count for one in requests if (count := one.get(name)) is not None]
+        found[name] = sum(known) if known else None
+    return found
 
 
 def cut_off(evidences: Iterator[Mapping[str, Any]]) -> int | None:

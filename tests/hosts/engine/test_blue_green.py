@@ -19,12 +19,13 @@ import yaml
 from deployctl.config.loader import load_playbook
 from deployctl.engine.inspect import drafters, status
 from deployctl.engine.inspect.compare import compare
+from deployctl.engine.run import front
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.strategies import blue_green, slots
 from deployctl.errors import UsageError
 from deployctl.report.serving import status_lines
 from deployctl.steps import registry
+from deployctl.steps.identity import FRONT
 from deployctl.vllm.acceptance.metrics import in_flight
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
@@ -77,7 +78,7 @@ def test_a_redeploy_without_a_gap(slotted: ServedHost) -> None:
     assert client.gaps == [] and client.answers > 10
     assert second.hosts[0].without_service is None
     assert slotted.unit("stand.blue")["state"] == "stopped"
-    assert slotted.unit("stand")["release"] == slots.FRONT
+    assert slotted.unit("stand.front")["release"] == FRONT
     again = slotted.up(OTHER)
     assert again.outcome == "unchanged"
     up = load_playbook("up", registry.options())
@@ -149,7 +150,7 @@ def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
             wait_for("the request", lambda: running(slotted) == 1)
         return looks[-1]
 
-    monkeypatch.setattr(blue_green, "in_flight", look)
+    monkeypatch.setattr(front, "in_flight", look)
     second = slotted.up(OTHER)
     assert second.outcome == "deployed" and looks[:2] == [0, 1]
     assert json.loads(late.getresponse().read())["choices"]
@@ -173,7 +174,7 @@ def test_from_recreate_to_slots_costs_the_front_alone(
     blue, green = free_port(), free_port()
     slots_of = f"{{strategy: blue-green, blue: {{port: {blue}}}, green: {{port: {green}}}}}"
     with PollingClient(served.port) as client:
-        monkeypatch.setattr(slots, "start_front", client.after(slots.start_front))
+        monkeypatch.setattr(front, "start_front", client.after(front.start_front))
         moved = served.up(f"switch={slots_of}")
     assert moved.outcome == "deployed", moved.hosts[0].error
     assert len(client.gaps) == len(moved.hosts[0].gaps) == 1
@@ -184,7 +185,7 @@ def test_down_ends_all_of_it(slotted: ServedHost) -> None:
     slotted.up()
     down = slotted.up(playbook="down")
     assert down.exit_code == 0
-    for name in ("stand", "stand.blue", "stand.green"):
+    for name in ("stand", "stand.front", "stand.blue", "stand.green"):
         assert slotted.unit(name)["state"] in ("stopped", "absent")
     assert slotted.up().outcome == "deployed"
 
@@ -227,10 +228,10 @@ def test_its_releases_and_drafter_are_found_by_the_profiles_name(slotted: Served
     (host,) = compare(profile, "previous", "current")["hosts"]
     assert (host["old"], host["new"]) == (first, second)
     (used,) = drafters.on_hosts(profile)
-    assert f"/stand.green/releases/{second}/" in used.path and not used.differences()
+    assert f"/stand/units/green/releases/{second}/" in used.path and not used.differences()
     failed = slotted.up(OTHER, skip=frozenset({"drafter"})).hosts[0].error
     assert failed is not None and failed.next.endswith("deployctl up --profile stand")
-    slotted.ask("files.remove_tree", path="@/profiles/stand.green/releases")
+    slotted.ask("files.remove_tree", path="@/profiles/stand/units/green/releases")
     with pytest.raises(UsageError) as nothing:
         drafters.on_hosts(profile)
     assert nothing.value.next.endswith("deployctl up --profile stand")
@@ -240,7 +241,7 @@ def test_a_front_that_is_gone_is_seen_and_comes_back(slotted: ServedHost) -> Non
     slotted.up()
     (host,) = status.survey(slotted.profile())["hosts"]
     assert host["healthy"] and host["front"] == {"state": "running", "listening": True}
-    slotted.ask("units.stop", name="stand", grace=0.1)
+    slotted.ask("units.stop", profile="stand", unit="front", grace=0.1)
     (host,) = status.survey(slotted.profile())["hosts"]
     assert not host["healthy"]
     assert any("front" in line for line in status_lines({"hosts": [host]}))
@@ -255,7 +256,7 @@ def test_a_dead_slot_is_not_called_restored(slotted: ServedHost) -> None:
     with socket.create_server(("127.0.0.1", green.port)):
         staged = slotted.up(OTHER)
     assert (staged.outcome, staged.exit_code) == ("failed", 6), "nothing was switched"
-    slotted.ask("units.stop", name="stand.blue", grace=0.1)
+    slotted.ask("units.stop", profile="stand", unit="blue", grace=0.1)
     failed = slotted.up(STALE)
     assert (failed.outcome, failed.exit_code) == ("failed", 9)
     again = slotted.up()

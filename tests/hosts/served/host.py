@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +23,6 @@ from deployctl.engine.run.coordinator import deployments, run
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import ask, questions
 from deployctl.engine.run.record import RunRecord
-from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.interface import Answers, Deployment
@@ -218,7 +216,7 @@ class ServedHost:
 
     def supervised(self) -> dict[str, Any]:
         """What the server's supervisor wrote last."""
-        path = self.root / "profiles/stand/server/record.json"
+        path = self.root / "profiles/stand/units/server/server/record.json"
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return found
 
@@ -228,23 +226,24 @@ class ServedHost:
             return connected.session.call(op, **args)
 
     def unit(self, name: str = "stand") -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("units.state", name=name)
+        profile, _, unit = name.partition(".")
+        found: dict[str, Any] = self.ask("units.state", profile=profile, unit=unit or "server")
         return found
 
     def releases(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("releases.state", profile="stand", last=0)
+        found: dict[str, Any] = self.ask("releases.state", profile="stand", unit="server", last=0)
         return found
 
     def ledger(self, kind: str = "end") -> list[dict[str, Any]]:
-        return [entry for entry in self.releases()["ledger"] if entry["kind"] == kind]
+        entries = self.ask("releases.ledger", profile="stand")
+        return [entry for entry in entries if entry["kind"] == kind]
 
     def close(self) -> None:
         """Stop what serves and builds; nothing of the host outlives the test."""
-        units = ("stand", "stand.blue", "stand.green")
-        calls: Sequence[Call] = [Call("units.stop", {"name": n, "grace": 0.5}) for n in units]
         # From here, whatever way in the test has given it.
         with connect(HostSettings(name="here", local=True, root=str(self.root))) as connected:
-            connected.session.ask(calls)
+            for unit in connected.session.call("units.listing", profile="stand"):
+                connected.session.call("units.stop", profile="stand", unit=unit, grace=0.5)
             for job in connected.session.call("jobs.listing"):
                 connected.session.call("jobs.stop", id=job["id"], grace=0.5)
         shutil.rmtree(self.root, ignore_errors=True)
