@@ -12,6 +12,7 @@ from deployctl.engine.inspect import status
 from deployctl.engine.run import switch
 from deployctl.hosts.session import Session
 from deployctl.report.serving import status_lines
+from deployctl.steps.servers import stopping
 from tests.hosts.engine.test_blue_green import TRACKS, ask_slowly
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.served.host import STALE, ServedHost
@@ -35,7 +36,7 @@ def busy(served: ServedHost) -> None:
 
 def test_rollback_and_down(served: ServedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     served.up(TRACKS)
-    really = switch.stop_unit
+    really = stopping.stop_unit
 
     def stop(session: Session, profile: Profile) -> dict[str, Any]:
         busy(served)
