@@ -60,11 +60,11 @@ class DownStep(Step):
         plain = left_over(found)
         # Nobody is led to what ends.
         ending = [unit for unit in _running(found) if unit not in plain]
-        stopped = [
-            stop_unit(context.session, siblings.of_unit(context.wanted, unit))["requests"]
+        stops = [
+            stop_unit(context.session, siblings.of_unit(context.wanted, unit))
             for unit in (*ending, *plain)
         ]
-        context.evidence[self.name] = {REQUESTS: together(stopped)}
+        context.evidence[self.name] = {REQUESTS: together(stops)}
         for unit in plain:
             home = unit_home(siblings.of_unit(context.wanted, unit).unit_id)
             context.session.call(files.remove_tree, path=home)

@@ -61,6 +61,12 @@ class Deployment:
         return {"profile": self.profile.name, "unit": self.unit}
 
     @property
+    def owner(self) -> str:
+        """The unit, as marks of processes name it: no profile's name has a slash."""
+        name = self.profile.name
+        return name if self.unit == MAIN else f"{name}/{self.unit}"
+
+    @property
     def unit_name(self) -> str:
         """The unit, as people call it."""
         return full_name(self.profile.name, self.unit)

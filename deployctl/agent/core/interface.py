@@ -89,6 +89,10 @@ class Call:
         """Where something of a unit lies: `releases`, `server`, `current` or `previous`."""
         return layout.place(self.root, _checked(profile), _checked(unit), item)
 
+    def placed(self, word: str) -> str:
+        """A word in which `@/x` stands for a path under the root; any other one as it is."""
+        return self.path(word) if word == "@" or word.startswith("@/") else word
+
     def pattern(self, name: str) -> str:
         """The same for a glob: what the root's own path holds of `*`, `?` and `[` is literal."""
         if name.startswith("@/"):

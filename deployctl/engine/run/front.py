@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,16 +21,12 @@ from deployctl.steps.identity import FRONT, MAIN, SLOTS
 from deployctl.steps.interface import Answers, Deployment, Question
 from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import RUNNING, strangers
-from deployctl.vllm.acceptance.metrics import in_flight
-from deployctl.vllm.acceptance.unreadable import Unreadable
+from deployctl.steps.servers.stopping import REQUESTS, stop_unit, together
 
 POLL = 0.5
 LIMIT = 15.0
 """Seconds for the front to listen."""
 FILE, LEDGER = "front.file", "front.ledger"
-
-Told = Callable[[str], None]
-"""Hears how many requests are waited for."""
 
 
 def front_file(profile: str) -> str:
@@ -137,11 +133,8 @@ class Front:
         began, before, port = time.monotonic(), self.runs, self.wanted.profile.serve.port
         if self.live is not None and self.listens != self._address:
             self.add(self.live)
-        for unit in (FRONT, MAIN):
-            about = siblings.of_unit(self.wanted, unit)
-            self.session.call(
-                units.stop, **about.unit_id, grace=self.wanted.profile.serve.stop_grace
-            )
+        about = [siblings.of_unit(self.wanted, unit) for unit in (FRONT, MAIN)]
+        stops = [stop_unit(self.session, one) for one in about]
         start_front(self.session, self.wanted)
         while not self.session.call(network.listener, port=port)["listening"]:
             if time.monotonic() - began > LIMIT:
@@ -150,7 +143,7 @@ class Front:
         self.runs, self.listens = FRONT, self._address
         if before is not None:
             self.gaps = [time.monotonic() - began]
-        return {"before": before or "absent", "port": port}
+        return {"before": before or "absent", "port": port, REQUESTS: together(stops)}
 
     def _silent(self, port: int) -> HostError:
         unit = siblings.of_unit(self.wanted, FRONT).unit_id
@@ -160,26 +153,6 @@ class Front:
             self.session.call(units.log, **unit, offset=-2000)["text"].strip(),
             "free the port, or choose another serve.port",
         )
-
-    def drained(self, unit: str, told: Told) -> int | None:
-        """Wait until a unit has no request in flight; how many are left, None where unknown. Two
-        looks must find none: what the front led there just before its turn may be late for one."""
-        settings = self.wanted.profile.switch
-        port = siblings.of_unit(self.wanted, unit).profile.serve.port
-        url, end = f"http://127.0.0.1:{port}/metrics", time.monotonic() + settings.drain
-        quiet = False
-        while True:
-            answer = self.session.call("network.http", method="GET", url=url)
-            try:
-                left = in_flight(answer["body"]) if answer["status"] == 200 else None
-            except Unreadable:
-                left = None
-            if (left == 0 and quiet) or time.monotonic() > end:
-                return left
-            quiet = left == 0
-            if not quiet:
-                told(f"{left} in flight")
-            cancel.sleep(POLL)
 
 
 def start_front(session: Session, wanted: Deployment) -> None:

@@ -23,7 +23,7 @@ from deployctl.hosts.operations import releases, units
 from deployctl.steps import registry
 from deployctl.steps.identity import SLOTS
 from deployctl.steps.interface import SERVER, Answers
-from deployctl.steps.servers import siblings
+from deployctl.steps.servers import in_flight, siblings
 from deployctl.steps.servers.process import RUNNING
 
 SWITCHING = "switch"
@@ -115,19 +115,17 @@ class Pair:
         work.downtime.closed += self.front.gaps
 
     def _retire(self, work: Work, unit: str, drain: bool) -> dict[str, Any]:
-        """Stop a unit's server; with `drain` once its requests have ended."""
-        if self._state(unit)["state"] not in RUNNING:
-            return {"drained": 0.0, "cut_off": 0}
-        began, host = time.monotonic(), work.record.host
+        """Stop a unit's server; with `drain` once its requests have ended or their time is over."""
+        host = work.record.host
 
-        def told(detail: str) -> None:
+        def show(left: int | None) -> None:
+            many = "an unknown number of requests" if left is None else f"{left}"
+            detail = f"{many} in flight"
             work.listen(events.StepProgress(host, SWITCHING, "drain", detail, None))
 
-        left = self.front.drained(unit, told) if drain else 0
-        seconds = round(time.monotonic() - began, 2)
-        about = siblings.of_unit(self.front.wanted, unit)
-        self.front.session.call(units.stop, **about.unit_id, grace=about.profile.serve.stop_grace)
-        return {"drained": seconds, "cut_off": left}
+        wanted = siblings.of_unit(self.front.wanted, unit)
+        within = self.front.wanted.profile.switch.drain if drain else 0.0
+        return in_flight.stop_drained(self.front.session, wanted, within, show)
 
     def _state(self, unit: str) -> Any:
         about = siblings.of_unit(self.front.wanted, unit).unit_id

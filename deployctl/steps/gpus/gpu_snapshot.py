@@ -81,7 +81,7 @@ def scene(wanted: Deployment, answers: Answers) -> Scene:
     unit = answers["unit"]
     environments = _environments(wanted, answers)
     mine = Mine(
-        profile=wanted.profile.name,
+        name=wanted.owner,
         unit=frozenset((m["pid"], m["start"]) for m in unit["members"]),
         environments=environments,
         jobs=frozenset(job_id(key) for key in environments),
