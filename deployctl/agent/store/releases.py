@@ -33,7 +33,7 @@ def _replace(path: str, text: str) -> None:
 
 def _load(path: str) -> Optional[Dict[str, Any]]:
     """The object in a file; None where there is no file, and where it is damaged: what cannot be
-    read proves nothing, and is proven and written anew like what was never there."""
+    read proves nothing, and is proven and written again like what was never there."""
     try:
         return read_json(path)
     except ValueError:

@@ -72,7 +72,7 @@ def survey(profile: Profile) -> dict[str, Any]:
 
 def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
     """What processes of ours still run, and hold GPUs, of a server that is gone; one more round
-    trip. `left_unknown` says why that cannot be told."""
+    trip. `left_unknown` says why that is unknown."""
     asked = {question.key: question for question in gpu_snapshot.questions(wanted)}
     answers, _ = ask(connected, asked)
     try:
@@ -102,7 +102,7 @@ def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
     front = {"state": unit.get("state", "unknown"), "listening": listening}
     healthy = found["healthy"] and front == {"state": "running", "listening": True}
     entries = answers.get("front.ledger") or []
-    # The whole run's, beside which a slot keeps those of its own part.
+    # Of both units: the last run may have worked in the other one.
     runs = {"last_run": _last_run(entries), "open_run": recovery.open_entry(entries)}
     return {**found, **(runs if entries else {}), "front": front, "healthy": healthy}
 
