@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, BinaryIO, Callable, Dict, List, Sequence, TextIO
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO
 
 from .core.atomic_files import boot_id
 from .core.interface import USUAL_UMASK, AgentError, Call
@@ -47,14 +47,18 @@ FAMILIES = {
 """Each family of operations by the package that has it."""
 
 
-def operations() -> Dict[str, Callable[..., Any]]:
-    """Every operation by its full name; a family lists its own in `OPERATIONS`."""
-    found: Dict[str, Callable[..., Any]] = {}
-    for family, room in FAMILIES.items():
-        module = importlib.import_module("." + room + "." + family, __package__)
-        for function in module.OPERATIONS:
-            found[family + "." + function.__name__] = function
-    return found
+def operation(name: str) -> Optional[Callable[..., Any]]:
+    """An operation by its full name, or None; a family lists its own in `OPERATIONS`.
+
+    A family is loaded when it is first asked: a connection that asks one question starts in half
+    the processor time.
+    """
+    family, _, wanted = name.partition(".")
+    if family not in FAMILIES:
+        return None
+    module = importlib.import_module("." + FAMILIES[family] + "." + family, __package__)
+    found = (function for function in module.OPERATIONS if function.__name__ == wanted)
+    return next(found, None)
 
 
 class Conversation:
@@ -65,7 +69,6 @@ class Conversation:
         self._umask = umask
         self._writing = threading.Lock()
         self._root = root
-        self._operations = operations()
         self._running: Dict[int, Call] = {}
 
     def say(self, message: Dict[str, Any]) -> None:
@@ -122,10 +125,10 @@ class Conversation:
             self.say({"id": number, "results": [failed for _ in calls]})
 
     def _one(self, call: Call, op: str, args: Dict[str, Any]) -> Dict[str, Any]:
-        function = self._operations.get(op)
-        if function is None:
-            return {"error": {"kind": "no-such-operation", "message": op, "detail": None}}
         try:
+            function = operation(op)
+            if function is None:
+                return {"error": {"kind": "no-such-operation", "message": op, "detail": None}}
             return {"value": function(call, **args)}
         except AgentError as error:
             return {"error": {"kind": error.kind, "message": str(error), "detail": error.detail}}
