@@ -15,12 +15,10 @@ import importlib
 import itertools
 import json
 import os
-import platform
 import socket
 import sys
 import threading
 import time
-import traceback
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO
 
 from .core.atomic_files import boot_id
@@ -136,6 +134,8 @@ class Conversation:
             kind = type(error).__name__
             return {"error": {"kind": kind, "message": str(error), "detail": error.errno}}
         except Exception as error:
+            import traceback
+
             return {
                 "error": {
                     "kind": type(error).__name__,
@@ -148,14 +148,14 @@ class Conversation:
 def describe(root: str) -> Dict[str, Any]:
     """Who and where this agent is: the first thing it says."""
     return {
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "executable": sys.executable,
         "pid": os.getpid(),
         "uid": os.geteuid(),
         "home": os.path.expanduser("~"),
         "root": root,
         "hostname": socket.gethostname(),
-        "machine": platform.machine(),
+        "machine": os.uname().machine,
         "boot_id": boot_id(),
     }
 
