@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO
+from typing import Any, BinaryIO, Callable, Dict, List, Sequence, TextIO
 
 from .core.atomic_files import boot_id
 from .core.interface import USUAL_UMASK, AgentError, Call
@@ -45,18 +45,18 @@ FAMILIES = {
 """Each family of operations by the package that has it."""
 
 
-def operation(name: str) -> Optional[Callable[..., Any]]:
-    """An operation by its full name, or None; a family lists its own in `OPERATIONS`.
+def operations() -> Dict[str, Callable[..., Any]]:
+    """Every operation by its full name."""
+    return {name: run for family in FAMILIES for name, run in of_family(family).items()}
 
-    A family is loaded when it is first asked: a connection that asks one question starts in half
-    the processor time.
+
+def of_family(family: str) -> Dict[str, Callable[..., Any]]:
+    """The operations of a family by their full names; it lists them in `OPERATIONS`.
+
+    A family is imported when it is first asked for: all of them take half of an agent's start.
     """
-    family, _, wanted = name.partition(".")
-    if family not in FAMILIES:
-        return None
     module = importlib.import_module("." + FAMILIES[family] + "." + family, __package__)
-    found = (function for function in module.OPERATIONS if function.__name__ == wanted)
-    return next(found, None)
+    return {family + "." + function.__name__: function for function in module.OPERATIONS}
 
 
 class Conversation:
@@ -123,10 +123,11 @@ class Conversation:
             self.say({"id": number, "results": [failed for _ in calls]})
 
     def _one(self, call: Call, op: str, args: Dict[str, Any]) -> Dict[str, Any]:
+        family = op.partition(".")[0]
+        function = of_family(family).get(op) if family in FAMILIES else None
+        if function is None:
+            return {"error": {"kind": "no-such-operation", "message": op, "detail": None}}
         try:
-            function = operation(op)
-            if function is None:
-                return {"error": {"kind": "no-such-operation", "message": op, "detail": None}}
             return {"value": function(call, **args)}
         except AgentError as error:
             return {"error": {"kind": error.kind, "message": str(error), "detail": error.detail}}

@@ -163,9 +163,7 @@ class VerifyStep(Step):
     def _imports(self, context: Context, facts: dict[str, Any]) -> dict[str, Any]:
         names = [completeness.module_name(path) for path in facts["extensions"]]
         try:
-            found: dict[str, Any] = context.session.call(
-                "environment.imports", environment=context.release.environment, extensions=names
-            )
+            return environments.imports(context, names)
         except RemoteError as error:
             if error.kind == "import-failed":
                 self._libraries(context, [error.message], {})
@@ -176,7 +174,6 @@ class VerifyStep(Step):
                 str(error.detail or error.message)[-2000:],
                 damage.REBUILT,
             ) from error
-        return found
 
     def _libraries(self, context: Context, problems: list[str], evidence: Evidence) -> None:
         """What the host lacks is no damage: the environment, built again, would lack it as well."""

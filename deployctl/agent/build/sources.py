@@ -161,7 +161,7 @@ def _blob(path: str) -> Optional[str]:
 def first_found(call: Call, urls: List[str], timeout: float = 30.0) -> Dict[str, Any]:
     """The first of these URLs that is there: ``{"url", "tried": {url: status or error}}``; the
     host's own proxy settings hold."""
-    import urllib.error
+    import urllib.error  # slow to import, and not needed where sources are only resolved
     import urllib.request
     from http.client import HTTPException
 

@@ -73,6 +73,10 @@ class Call:
             return os.path.join(self.root, name[2:])
         return os.path.abspath(os.path.expanduser(name))
 
+    def placed(self, word: str) -> str:
+        """A word in which `@/x` stands for a path under the root; any other one as it is."""
+        return self.path(word) if word == "@" or word.startswith("@/") else word
+
     def pattern(self, name: str) -> str:
         """The same for a glob: what the root's own path holds of `*`, `?` and `[` is literal."""
         if name.startswith("@/"):

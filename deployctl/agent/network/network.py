@@ -131,7 +131,7 @@ def http(
     why there is no answer (refused, out of time), and then `status` is None. It goes straight to
     the address in the URL: no proxy, no redirect. `timeout` bounds the whole of it; the body is
     cut at 64 KiB."""
-    # Loaded where it is used: with TLS and mail headers it is half of an agent's start.
+    # Half of an agent's start: where nothing is asked, nobody waits for it.
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     parts = urlsplit(url)

@@ -13,7 +13,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("environments", "jobs", "models", "wheels")
+KINDS = ("caches", "environments", "jobs", "models", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""

@@ -74,7 +74,9 @@ class Build:
     def __post_init__(self) -> None:
         self.settings = self.context.wanted.profile.build
         self.key = self.context.release.environment_key
-        self.wish = environments.wish(self.settings, self.key)
+        profile, answers = self.context.wanted.profile, self.context.answers
+        confined = environments.confinement(profile, answers)
+        self.wish = environments.wish(self.settings, self.key, confined)
         damage = environments.damage_before(self.context.wanted, self.context.answers)
         if not all(text.endswith("is missing") for text in damage):
             # Installed files may be links into uv's cache: what changed them changed it as well.
@@ -232,6 +234,7 @@ class Build:
                 "commit": resolved.get("commit"),
                 "merge_base": getattr(self, "merge_base", None),
                 "attempts": self.attempts,
+                "cache": self.wish.confinement and self.wish.confinement.cache,
             },
         )
         if state["state"] != "done":
