@@ -16,8 +16,9 @@ from .interface import BEAT, Call
 
 
 class Answer(NamedTuple):
-    """What a program said. `status` is None where it did not end in time; `stdout` and `stderr`
-    are what was said until then."""
+    """What a program printed. `status` is None where it did not end in time; `stdout` and `stderr`
+    are what was printed until then.
+    """
 
     status: Optional[int]
     stdout: str
