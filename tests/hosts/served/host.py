@@ -141,8 +141,8 @@ class ServedHost:
         self.root = directory / "root"
         self.port = free_port()
         self.profile_file = directory / "stand.yaml"
-        text = PROFILE.format(root=self.root, port=self.port)
-        self.profile_file.write_text(text, encoding="utf-8")
+        self._text = PROFILE.format(root=self.root, port=self.port)
+        self.profile_file.write_text(self._text, encoding="utf-8")
         self.state = directory / "state"
         self._local = HostSettings(name="here", local=True, root=str(self.root))
         self._agent: Connected | None = None
@@ -231,8 +231,8 @@ class ServedHost:
 
     def ask(self, op: str, **args: Any) -> Any:
         """One question to the host's agent."""
-        host = self.profile().hosts[0]
-        if host != self._local:
+        changed = self.profile_file.read_text("utf-8") != self._text
+        if changed and (host := self.profile().hosts[0]) != self._local:
             with connect(host) as connected:
                 return connected.session.call(op, **args)
         return self._here(lambda agent: agent.session.call(op, **args))
