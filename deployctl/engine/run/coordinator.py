@@ -88,7 +88,7 @@ def run(
     )
     resolution = Resolution(names)
     workers = [
-        Worker(record, host, wanted, steps, options, listen, hooks, resolution, turns)
+        Worker(record, host, wanted, steps, options, listen, resolution, turns, hooks)
         for wanted, host in zip(deployments(profile, playbook, options), hosts, strict=True)
     ]
     with Signals(token):

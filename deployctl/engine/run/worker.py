@@ -7,7 +7,7 @@ to wait for others, it waits in `turns`; an interrupt reaches it through `cancel
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,39 +15,27 @@ from typing import Any
 from deployctl import cancel, redaction
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
-from deployctl.engine.ledger import lock, rollback
 from deployctl.engine.run import (
     events,
     failed_release,
-    front,
     interruption,
     recovery,
     switch,
     target,
 )
+from deployctl.engine.run.asking import Asking
 from deployctl.engine.run.commit import commit
 from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.execute import Work, run_step
-from deployctl.engine.run.front import Front
 from deployctl.engine.run.hooks import Hooks
-from deployctl.engine.run.options import Options
-from deployctl.engine.run.pair import Pair
 from deployctl.engine.run.plan import (
-    RELEASES,
     HostPlan,
-    ask,
     make,
-    needs_release,
-    questions,
-    stays,
     unanswered,
-    wanted_release,
 )
-from deployctl.engine.run.record import HostRecord, RunRecord, outcome
-from deployctl.engine.run.resolve import Resolution, settle
-from deployctl.engine.run.turns import HeldBack, Turns
-from deployctl.engine.strategies.registry import strategy
+from deployctl.engine.run.record import outcome
+from deployctl.engine.run.turns import HeldBack
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
@@ -60,36 +48,20 @@ from deployctl.hosts.session import Call
 from deployctl.steps.interface import (
     SERVER,
     SERVICE,
-    STOPPED,
     Answers,
     Deployment,
-    Question,
-    Step,
     Unanswered,
 )
-from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import was_proven
-
-CURRENT = "current"
 
 
 @dataclass
-class Worker:
+class Worker(Asking):
     """One placement's part of a run, and what it shares with the others."""
 
-    run_record: RunRecord
-    record: HostRecord
-    wanted: Deployment
-    steps: Sequence[Step]
-    options: Options
-    listen: events.Listener
     hooks: Hooks
-    resolution: Resolution
-    turns: Turns
     begun: bool = False
     """Whether the ledger has this run."""
-    pair: Pair | None = None
-    """The two units that it goes between, where the profile has two."""
 
     def run(self) -> None:
         """From the connection to the last hooks; failures are in the record."""
@@ -112,7 +84,7 @@ class Worker:
 
     def _reached(self, connected: Connected, began: float) -> None:
         try:
-            answers = self._ask(connected)
+            answers = self.ask(connected)
             if self.options.only_if_changed:
                 answers = self._unless_known_to_fail(connected, answers)
             self.listen(events.HostStarted(self.record.host, time.monotonic() - began))
@@ -140,121 +112,6 @@ class Worker:
         ended["error"] = ended["error"] or f"{type(error).__name__}: {error}"
         with suppress(ConnectionLost):
             connected.session.ask([_record(name, began), _record(name, ended)])
-
-    # -- lock and ask ------------------------------------------------------------------------
-
-    def _ask(self, connected: Connected) -> Answers:
-        """Take the lock and ask everything, in one round trip where the lock is free."""
-        made = frozenset[str]().union(*(step.produces for step in self.steps))
-        if strategy(self.wanted.profile).beside and STOPPED not in made:
-            answers, release = self._ask_pair(connected)
-        else:
-            release, asked = self.options.release, self._questions()
-            answers = self._settled(connected, asked, self._locked(connected, asked))
-        if not release:
-            return answers
-        answers = self._pin(connected, answers, release)
-        rollback.refuse_damaged(self.wanted, answers[RELEASES])
-        return answers
-
-    def _ask_pair(self, connected: Connected) -> tuple[Answers, str]:
-        """Take the lock, find the unit to work in, and ask everything about that. Where an earlier
-        release is to be served, which one of that unit."""
-        base, release = self.wanted, self.options.release
-        told = self._locked(connected, front.questions(base))
-        self.pair = pair = Pair.of(Front.of(base, connected.session, told), told)
-        stays = False
-        if pair.front.live is not None:
-            answers = self._ask_unit(connected, base, pair.front.live)
-            pair.current = answers[RELEASES]["current"]
-            stays = release == CURRENT if release else self._stays(answers)
-        pair.handover = strategy(base.profile).handover(pair.front.live, stays)
-        if stays:
-            return answers, release
-        answers = self._ask_unit(connected, base, pair.handover.unit)
-        declined = self.options.only_if_changed and pair.front.live and self._declined(answers)
-        if declined:
-            pair.handover = strategy(base.profile).handover(pair.front.live, stays=True)
-            return self._ask_unit(connected, base, pair.handover.unit), CURRENT
-        # What was served before lies in the unit beside the one that serves.
-        return answers, CURRENT if release == rollback.PREVIOUS else release
-
-    def _ask_unit(self, connected: Connected, base: Deployment, unit: str) -> Answers:
-        self.wanted, self.record.unit = siblings.of_unit(base, unit), unit
-        asked = self._questions()
-        return self._settled(connected, asked, ask(connected, asked)[0])
-
-    def _stays(self, answers: Answers) -> bool:
-        found = answers[RELEASES]["current"], wanted_release(self.wanted, answers)
-        return stays(self.steps, self.wanted, *found)
-
-    def _questions(self) -> dict[str, Question]:
-        asked = questions(self.steps, self.wanted)
-        return {RELEASES: asked[RELEASES]} if self.options.release else asked
-
-    def _locked(self, connected: Connected, asked: Mapping[str, Question]) -> Answers:
-        """Take the lock, and ask in the same round trip where it is free."""
-        name, run = self.wanted.profile.name, self.run_record
-        take = lock.take(name, run.run, playbook=run.playbook)
-        answers, (taken,) = ask(connected, asked, [take])
-        if isinstance(taken, RemoteError):
-            self._wait(connected, taken)
-            # What was answered before the other run ended is stale by the time we hold the lock.
-            answers, _ = ask(connected, asked)
-        return answers
-
-    def _settled(
-        self, connected: Connected, asked: Mapping[str, Question], answers: Answers
-    ) -> Answers:
-        self.wanted, answers = settle(
-            self.resolution,
-            connected,
-            self.steps,
-            self.wanted,
-            asked,
-            answers,
-            self.turns.slots,
-        )
-        return answers
-
-    def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
-        """Turn to an earlier release: nothing is staged for it, and its questions are its own."""
-        self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)
-        self.record.earlier = True
-        self.steps = [step for step in self.steps if step.phase != "stage"]
-        return ask(connected, questions(self.steps, self.wanted))[0]
-
-    def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
-        """Turn to what is current where the wanted release failed before; it may need healing."""
-        if self.pair is not None or (answers.get(RELEASES) or {}).get("current") is None:
-            return answers
-        return self._pin(connected, answers, CURRENT) if self._declined(answers) else answers
-
-    def _declined(self, answers: Answers) -> bool:
-        """Whether the wanted release failed before, and nothing has changed since."""
-        release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
-        found = answers.get(RELEASES) or {}
-        digest = ledger.profile_digest(self.wanted.profile)
-        before = ledger.failed_before(found.get("ledger") or [], release, digest)
-        if before is None or found["current"] == release:
-            return False
-        text = f"release {release} failed in run {before}: not retried, nothing changed since"
-        self.record.declined = text
-        self.listen(events.StepNote(self.record.host, "ledger", text))
-        return True
-
-    def _wait(self, connected: Connected, taken: RemoteError) -> None:
-        if taken.kind != "locked":
-            raise taken
-        if not self.options.lock_wait:
-            raise lock.held(self.record.host, taken)
-        self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
-        name, run = self.wanted.profile.name, self.run_record
-        waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
-        with self.turns.slots.given():
-            (again,) = connected.session.ask([waited])
-        if isinstance(again, RemoteError):
-            raise lock.held(self.record.host, again)
 
     # -- plan --------------------------------------------------------------------------------
 
