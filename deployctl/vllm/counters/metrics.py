@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from deployctl.vllm.acceptance import counter_names
-from deployctl.vllm.acceptance.counter_names import Sums
-from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.unreadable import Unreadable, whole
+from deployctl.vllm.counters import counter_names
+from deployctl.vllm.counters.counter_names import Sums
+from deployctl.vllm.counters.counts import Counts
+from deployctl.vllm.counters.unreadable import Unreadable, whole
 
 IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
 STARTED = "process_start_time_seconds"
