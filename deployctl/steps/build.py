@@ -90,9 +90,9 @@ class BuildStep(Step):
             problems = completeness.record_problems(facts, SHIM)
             raise self.fail(
                 context,
-                "the environment holds no whole vllm",
+                "the vLLM installation is incomplete",
                 "; ".join(problems),
-                f"look into {state['log']} and run again",
+                f"read {state['log']} and retry",
                 evidence,
             )
         imported = self._import(context, found, evidence)
@@ -118,8 +118,8 @@ class BuildStep(Step):
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         stop = f"deployctl build --stop {job_id(release.environment_key)}"
         return (
-            "the build goes on there and is taken up "
-            f"(to end it: {stop} --profile {wanted.profile.name})"
+            "the build continues on the host and a retry attaches to it "
+            f"(to stop it: {stop} --profile {wanted.profile.name})"
         )
 
     def _evidence(
@@ -231,12 +231,12 @@ class BuildStep(Step):
             asked = version or evidence["commit_requested"]
             raise self.fail(
                 context,
-                f"another {names} than the one asked for is in the environment",
+                f"another {names} than requested is in the environment",
                 f"asked {asked}, installed {values[0]}, imported {values[1]}"
                 + (
                     f"; files that differ: {evidence.get('files_different')}" if not version else ""
                 ),
-                "run again; if it stays so, remove the kept wheel: deployctl build --prune",
+                "retry; if it fails again, remove the kept wheel: deployctl build --prune",
                 evidence,
             )
 

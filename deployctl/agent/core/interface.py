@@ -61,8 +61,9 @@ class Call:
             self.emit({})
 
     def step(self) -> None:
-        """One step of long work is done: says so where it is due, and ends with `cancelled` where
-        nobody waits for it any more."""
+        """One step of long work is done: says so where it is due, and ends with `cancelled` once no
+        caller waits for it.
+        """
         if self.cancelled.is_set():
             raise AgentError("cancelled", "it was given up")
         self.beat()

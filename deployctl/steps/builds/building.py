@@ -63,8 +63,9 @@ def _this_machine() -> tuple[str, str]:
 
 @dataclass
 class Build:
-    """One build of one environment. `attempts` tells every strategy that was tried or passed
-    over, with its reason and what became of it."""
+    """One build of one environment. `attempts` lists every strategy that was tried or skipped, with
+    its reason and what became of it.
+    """
 
     step: Step
     context: Context
@@ -124,7 +125,7 @@ class Build:
                 self.context,
                 "no strategy can build this",
                 why,
-                "change build.strategy, or mend what the reasons name",
+                "change build.strategy, or fix the causes shown above",
                 {"attempts": self.attempts},
             )
         raise last
@@ -251,12 +252,12 @@ class Build:
         kind, sentence, advice = found.cause or "unknown", found.sentence, found.next
         if state["state"] != "failed":
             kind = str(state["state"])
-            sentence = str(state["why"]) or "its supervisor is gone, killed or by a restart"
-            advice = "run again: the work is taken up"
+            sentence = str(state["why"]) or "its supervisor was killed, or the host restarted"
+            advice = "retry: the work continues"
         elif (state.get("rc") or 0) < 0:
             kind = "killed"
             sentence = f"its command was ended by signal {-state['rc']}"
-            advice = "run again: the work is taken up"
+            advice = "retry: the work continues"
         evidence = {
             "kind": kind,
             "job": state["id"],

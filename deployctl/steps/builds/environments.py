@@ -72,7 +72,7 @@ def capabilities(tools: Mapping[str, Any]) -> list[str]:
     """The compute capabilities to build for; `Unanswered` where the driver does not say."""
     found = tools.get("capabilities")
     if found is None:
-        raise Unanswered("tools: a GPU driver is there and does not tell the compute capability")
+        raise Unanswered("tools: the GPU driver does not report the compute capability")
     return list(found)
 
 
