@@ -131,9 +131,17 @@ def test_a_server_whose_disk_takes_no_writing_is_stopped(
 def test_nothing_is_scheduled_where_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stated = {"name": "nightly", "at": "0 4 * * *", "profile": "/p.yaml", "playbook": "up"}
-    written: dict[str, Any] = {"command": (), "options": (), "environment": {}}
-    entry = Entry(**stated, **written, directory="/", log="/l")
+    entry = Entry(
+        name="nightly",
+        at="0 4 * * *",
+        profile="/p.yaml",
+        playbook="up",
+        command=(),
+        options=(),
+        environment={},
+        directory="/",
+        log="/l",
+    )
     with small_disk(tmp_path / "small") as disk:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(disk))
         with entries.saving(entry):
