@@ -99,12 +99,18 @@ class Asking:
         return {RELEASES: asked[RELEASES]} if self.options.release else asked
 
     def _locked(self, connected: Connected, asked: Mapping[str, Question]) -> Answers:
-        """Take the lock, and ask in the same round trip where it is free."""
+        """Take the lock and ask in the same round trip, where the lock is free and in no order."""
         name, run = self.wanted.profile.name, self.run_record
         take = lock.take(name, run.run, playbook=run.playbook)
-        answers, (taken,) = ask(connected, asked, [take])
+        moving = any(question.moving for question in self._questions().values())
+        in_order = self.options.lock_wait > 0 and self.turns.bound(moving)
+        if in_order:
+            self.turns.lock(self.record.host)
+        answers, (taken,) = ask(connected, {} if in_order else asked, [take])
         if isinstance(taken, RemoteError):
             self._wait(connected, taken)
+        self.turns.locked(self.record.host)
+        if in_order or isinstance(taken, RemoteError):
             # What was answered before the other run ended is stale by the time we hold the lock.
             answers, _ = ask(connected, asked)
         return answers

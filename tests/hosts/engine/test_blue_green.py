@@ -30,7 +30,7 @@ from deployctl.steps import registry
 from deployctl.steps.identity import FRONT
 from deployctl.steps.interface import Deployment
 from deployctl.steps.servers import in_flight
-from deployctl.vllm.acceptance import metrics
+from deployctl.vllm.counters import metrics
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.served.client import PollingClient
