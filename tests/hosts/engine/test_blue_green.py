@@ -182,11 +182,13 @@ def test_what_does_not_end_in_time_is_counted_as_cut_off(slotted: ServedHost) ->
 
 
 def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
-    slotted: ServedHost, monkeypatch: pytest.MonkeyPatch
+    slotted: ServedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As when the front was at work on it while it was turned."""
-    slotted.up()
-    body = json.dumps({"model": "tiny", "prompt": "x", "stand_in_seconds": 2}).encode()
+    slotted.up("switch.drain=10m")
+    seen = tmp_path / "seen"
+    asked = {"model": "tiny", "prompt": "x", "stand_in_until": str(seen)}
+    body = json.dumps(asked).encode()
     looks: list[int | None] = []
     late = HTTPConnection("127.0.0.1", slotted.port, timeout=300)
     late.request("GET", "/health")
@@ -199,10 +201,12 @@ def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
         if len(looks) == 1:
             late.request("POST", "/v1/completions", body)
             wait_for("the request", lambda: running(slotted) == 1)
+        elif looks[-1]:
+            seen.touch()
         return looks[-1]
 
     monkeypatch.setattr(in_flight, "_by_gauges", look)
-    second = slotted.up(OTHER)
+    second = slotted.up("switch.drain=10m", OTHER)
     assert second.outcome == "deployed" and looks[:2] == [0, 1]
     assert json.loads(late.getresponse().read())["choices"]
     late.close()
