@@ -15,7 +15,7 @@ NONE_OF_ITS_OWN = re.compile(r"\[?(N/A|Not Supported)\]?", re.IGNORECASE)
 
 
 def mark(gpus: List[Dict[str, Any]], meminfo: Optional[str] = None) -> None:
-    """Say of each GPU whether its memory is the machine's (`unified`), and how much that is."""
+    """Tell for each GPU whether its memory is the machine's (`unified`), and how much that is."""
     for gpu in gpus:
         words = gpu["unknown"].get("memory.total")
         gpu["unified"] = words is not None and NONE_OF_ITS_OWN.fullmatch(words) is not None

@@ -19,7 +19,7 @@ from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.client.prompt_sets import Prompt
 
 Told = Callable[[int, int], None]
-"""Told before each level: its concurrency and its number of requests."""
+"""Called before each level: its concurrency and its number of requests."""
 
 ROUNDS = 6
 """Rounds of a level at most."""
@@ -61,7 +61,7 @@ class Speeds:
 def run(client: Client, load: Load, told: Told) -> Speeds:
     """Ask the same prompts at every level, each warmed at its own concurrency.
 
-    A level is asked in rounds until one is no faster than the round before: compilation, graphs
+    A level is asked in rounds until one is not faster than the round before: compilation, graphs
     and caches of that concurrency are paid by then, and the last round is the one that counts.
     A server that does not answer any more ends it all.
     """

@@ -10,10 +10,10 @@ has taken the command line, its own checks have looked at the models, and no wei
 GPU memory is taken. The answer is one line on standard output, `ANSWER` and a JSON object:
 
     outcome        accepted, refused (vLLM raised an exception, or its parser an error), ended (it
-                   left without a word), or unsupported (this vLLM configures itself elsewhere)
+                   ended silently), or unsupported (this vLLM configures itself elsewhere)
     stage          what it was at: importing, parsing or configuring
     error, words   the exception's type and text, or the parser's complaint
-    resolved       what vLLM made of the options, by name
+    resolved       what vLLM derived from the options, by name
     selection      why vLLM's selector of attention backends refuses the one asked for, if it does
     cuda           whether CUDA was initialised on the way
     imports, configuration   seconds

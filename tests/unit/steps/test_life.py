@@ -12,7 +12,7 @@ from deployctl.steps.servers import life
 from tests.hosts.step_bench import deployment
 
 DONE = json.dumps({"choices": [{"index": 0, "text": "2"}]})
-LATE = "no whole answer within 10 s"
+LATE = "no complete answer within 10 s"
 
 
 def answer(status: int | None, body: str = "", error: str | None = None) -> dict[str, Any]:
