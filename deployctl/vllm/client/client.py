@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-import httpx
-
 from deployctl import cancel
 from deployctl.vllm import json_text
 from deployctl.vllm.client import address, server_words
@@ -51,13 +49,14 @@ class Client:
     ) -> None:
         self.base_url = base_url.rstrip("/").removesuffix("/v1")
         host = address.host_of(self.base_url)
-        tls = address.tls(ca_file) if ca_file else True
+        import httpx  # brings rich and click: a sixth of a command that sends no request
+
         self._runner = asyncio.Runner()
         self._http = httpx.AsyncClient(
             # Few bytes that unpack to gigabytes: no answer is taken compressed.
             headers={"Accept-Encoding": "identity"}
             | (address.authorization(api_key) if api_key else {}),
-            verify=tls,
+            verify=address.tls(self.base_url, ca_file),
             # A proxy of the environment must not be used for this machine.
             trust_env=host not in ("127.0.0.1", "localhost", "::1"),
             timeout=httpx.Timeout(None, connect=limits.connect),
