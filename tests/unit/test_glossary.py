@@ -86,7 +86,7 @@ def test_an_idiom_is_found_where_a_sentence_has_it() -> None:
     text = (
         '"""What is\\n    mended."""\nprint(f"the {x} was told", "9 is no int")  # started anew\n'
     )
-    found = [word for _, sentence in sentences(text) for word in idioms(sentence)]
+    found = {word for _, sentence in sentences(text) for word in idioms(sentence)}
     assert sorted(found) == ["anew", "is no", "mended", "told"]
     assert not idioms("there is no file; it is no longer kept; recommended; folder untold")
 
