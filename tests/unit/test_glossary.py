@@ -64,7 +64,7 @@ def sentences(source: str) -> Iterator[tuple[int, str]]:
     A pattern that is searched in others' text is none of our sentences: it is the argument of
     `re`, or has a backslash. So is a program that is sent elsewhere.
     """
-    patterns = set()
+    patterns: set[int] = set()
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
