@@ -170,7 +170,6 @@ def test_a_gpu_that_shares_the_machines_memory_has_what_is_available(
     """vLLM compares its share with /proc/meminfo's MemAvailable there."""
     state = cards(122_595)
     state["gpus"][0] |= {"unified": unified, "memory_available": available}
-    title = "VLLM::EngineCore"
     held = process(700, comm="vllm", command=["vllm"], devices=["nvidia0"])
     known: dict[str, Any] = {"holders": look(held) if ours else look()}
     if ours:
