@@ -49,6 +49,9 @@ class BuildStep(Step):
             moving = WHOLE_ANSWER if environments.moves(source) else ""
             op = "environment.resolve_source"
             asked.append(Question("source", op, wanted_source, moving=moving))
+        if environments.asks_for_user(wanted.profile.build):
+            user = {"user": wanted.profile.build.user}
+            asked.append(Question("build_user", "environment.build_user", user))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -62,6 +65,11 @@ class BuildStep(Step):
         name = environments.describe(build.source, answers.get("source"))
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
+        if environments.asks_for_user(build):
+            refused = answers.unknown("build_user")
+            if refused is not None and refused.kind == "not-confined":
+                return Plan("blocked", reason=f"{refused.reason}; choose another build.user")
+            why += f"; {_as_whom(answers['build_user'])}"
         return Plan("change", (Change("environment", None, key, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -82,9 +90,9 @@ class BuildStep(Step):
             problems = completeness.record_problems(facts, SHIM)
             raise self.fail(
                 context,
-                "the environment holds no whole vllm",
+                "the vLLM installation is incomplete",
                 "; ".join(problems),
-                f"look into {state['log']} and run again",
+                f"read {state['log']} and retry",
                 evidence,
             )
         imported = self._import(context, found, evidence)
@@ -110,8 +118,8 @@ class BuildStep(Step):
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         stop = f"deployctl build --stop {job_id(release.environment_key)}"
         return (
-            "the build goes on there and is taken up "
-            f"(to end it: {stop} --profile {wanted.profile.name})"
+            "the build continues on the host and a retry attaches to it "
+            f"(to stop it: {stop} --profile {wanted.profile.name})"
         )
 
     def _evidence(
@@ -119,8 +127,12 @@ class BuildStep(Step):
     ) -> Evidence:
         label = state.get("label", {})
         resolved = context.answers.get("source") or {}
+        whom = context.answers.get("build_user") or {}
         return {
             "key": context.release.environment_key,
+            "user": whom.get("user"),
+            "user_reason": whom.get("why"),
+            "cache": label.get("cache"),
             "strategy": label.get("strategy"),
             "reason": label.get("reason"),
             "attempts": label.get("attempts", []),
@@ -140,9 +152,7 @@ class BuildStep(Step):
         self, context: Context, found: Mapping[str, Any], evidence: Evidence
     ) -> dict[str, Any]:
         try:
-            imported: dict[str, Any] = context.session.call(
-                "environment.imports", environment=context.release.environment, extensions=[]
-            )
+            return environments.imports(context, [])
         except RemoteError as error:
             raise self.fail(
                 context,
@@ -151,7 +161,6 @@ class BuildStep(Step):
                 "choose another torch_backend or add what is missing to build.extra",
                 evidence,
             ) from error
-        return imported
 
     def _commits(
         self,
@@ -222,11 +231,17 @@ class BuildStep(Step):
             asked = version or evidence["commit_requested"]
             raise self.fail(
                 context,
-                f"another {names} than the one asked for is in the environment",
+                f"another {names} than requested is in the environment",
                 f"asked {asked}, installed {values[0]}, imported {values[1]}"
                 + (
                     f"; files that differ: {evidence.get('files_different')}" if not version else ""
                 ),
-                "run again; if it stays so, remove the kept wheel: deployctl build --prune",
+                "retry; if it fails again, remove the kept wheel: deployctl build --prune",
                 evidence,
             )
+
+
+def _as_whom(answer: Mapping[str, Any]) -> str:
+    if answer["user"] is not None:
+        return f"built as {answer['user']}"
+    return f"built as {answer['agent']}: {answer['why']}"

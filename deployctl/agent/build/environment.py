@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import sys
 from typing import Any, Dict, List, Optional
 
 from ..core import programs
 from ..core.interface import Call
+from .build_user import build_user
 from .installed import builders, complete, imports
 from .sources import first_found, resolve_source, same_tree, source_facts
 from .wheel_store import prune_wheels, wheels
@@ -31,8 +31,8 @@ def tools(call: Call) -> Dict[str, Any]:
         pythons=_pythons(call),
         cpus=_cpus(),
         memory_available=_memory_available(),
-        machine=platform.machine(),
-        libc="-".join(platform.libc_ver(sys.executable)),
+        machine=os.uname().machine,
+        libc=_libc(),
         libraries=_libraries(),
         capabilities=_capabilities(call),
         nvcc_version=_nvcc_version(call, found["nvcc"]),
@@ -100,6 +100,18 @@ def _libraries() -> Dict[str, Optional[bool]]:
     return found
 
 
+def _libc() -> str:
+    try:
+        named = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (OSError, ValueError):
+        named = ""  # another one than glibc
+    if named:
+        return named.replace(" ", "-")
+    import platform
+
+    return "-".join(platform.libc_ver(sys.executable))
+
+
 def _cpus() -> int:
     return len(os.sched_getaffinity(0))
 
@@ -146,6 +158,7 @@ def _nvcc_version(call: Call, nvcc: Optional[str]) -> Optional[str]:
 
 OPERATIONS = (
     tools,
+    build_user,
     complete,
     imports,
     builders,

@@ -8,8 +8,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ..core import programs
 from ..core.interface import AgentError, Call
 from ..processes import processes
+from ..processes.places import Places
 from ..processes.stopping import Stopping, stuck_threads
-from . import devices, nvidia_smi, nvidia_table, nvml, unified
+from . import devices, nvidia_smi, nvidia_table, unified
 from .holders import read_all, read_process
 from .survey import survey
 
@@ -22,8 +23,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
 
     `present` is False, with a `reason`, where there is no driver or no GPU: a fact, not an error.
     `unknown` says why the list may be wrong, `incomplete` why GPUs beside those in it may exist;
-    a GPU's own `unknown` names its values that were not told, `remarks` what was said beside.
-    Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
+    a GPU's own `unknown` names its values that were not reported, `remarks` what was printed
+    beside. Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
     """
     program = programs.find(call, "nvidia-smi")
     loaded = bool(devices.read_devices().majors)
@@ -45,6 +46,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     if not table.rows:
         return _by_nvml(call, timeout, table.unknown or "nvidia-smi named no GPU")
     if any(row[key] is None for row in table.rows for key in ("memory_used", "bus", "driver")):
+        from . import nvml
+
         nvml.fill(table.rows, nvml.ask(call, timeout)["gpus"])
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
@@ -60,6 +63,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
 
 def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
     """The GPUs by NVML alone; where that says nothing either, `unknown` is why."""
+    from . import nvml
+
     told = nvml.ask(call, timeout)
     if not told["gpus"]:
         return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
@@ -67,7 +72,7 @@ def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
     unified.mark(told["gpus"])
     answer = _present(told["gpus"], None)
     answer.update(remarks=[unknown], apps=apps or [])
-    answer["apps_unknown"] = "NVML does not tell the processes" if apps is None else None
+    answer["apps_unknown"] = "NVML does not report the processes" if apps is None else None
     unified.fill(told["gpus"], answer["apps"], answer["apps_unknown"])
     return answer
 
@@ -122,7 +127,7 @@ def holders(call: Call, patterns: Sequence[str] = ()) -> Dict[str, Any]:
     matches one of `patterns`, every process below the root, and the relatives of all these.
 
     `unreadable` names processes whose tables could not be read: what they hold is unknown.
-    `devices` is empty where no NVIDIA driver is loaded: then nobody can hold one.
+    `devices` is empty where no NVIDIA driver is loaded: then no process can hold one.
     """
     numbers = devices.read_devices()
     answer = survey(call.root, numbers, patterns)
@@ -142,7 +147,7 @@ def stop(
         stat = processes.read_stat(pid)
         if stat is None:
             return False
-        found = read_all([stat], lambda one: read_process(one, numbers, call.root))
+        found = read_all([stat], lambda one: read_process(one, numbers, call.root, Places()))
         return any(entry["devices"] or entry["mapped"] for entry in found)
 
     return Stopping(targets, holds).run(grace, patience)
@@ -157,7 +162,8 @@ def settle(call: Call, uuids: List[str], below: int, limit: float, still: float)
     """Watch the memory in use of GPUs until each is below `below` MiB, or none has fallen for
     `still` seconds, or `limit` seconds are over.
 
-    `memory` is the last value of each, None where it is not told; `course` its changes over time.
+    `memory` is the last value of each, None where it is not reported; `course` its changes over
+    time.
     """
     began = fell = time.monotonic()
     course: List[Dict[str, Any]] = []

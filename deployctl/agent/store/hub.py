@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import urllib.error
-import urllib.parse
-import urllib.request
-from http.client import HTTPException
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from urllib.parse import quote
 
 from ..core.interface import Call
 from . import models
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
 
 ENDPOINT = "https://huggingface.co"
 TIMEOUT = 15.0
@@ -80,7 +80,7 @@ def place(repo: str, commit: str) -> str:
 
 def listing(repo: str, told: Dict[str, Any]) -> List[Dict[str, Any]]:
     """The files of a hub's record (`siblings`), each with `name`, `size` and `sha256`; `Refused`
-    for a name that leads out of the model's folder, and for a size or digest that is none."""
+    for a name that leads out of the model's folder, and for an invalid size or digest."""
     entries = told.get("siblings")
     if not isinstance(entries, list) or len(entries) > MOST_FILES:
         raise Refused("invalid", "%s: the hub gave no usable list of files" % repo)
@@ -92,7 +92,7 @@ def _file(repo: str, entry: Any) -> Dict[str, Any]:
     name, size, lfs = entry.get("rfilename"), entry.get("size"), entry.get("lfs")
     sha256 = lfs.get("sha256") if isinstance(lfs, dict) else None
     if not isinstance(name, str) or not inside(name):
-        said = "%s: the hub lists a file named %s, which is no relative name"
+        said = "%s: the hub lists a file named %s, which is not a relative name"
         raise Refused("invalid", said % (repo, ascii(name)[:200]))
     if size is not None and not (type(size) is int and 0 <= size < LARGEST):
         raise Refused("invalid", "%s: the hub gives no size of %s" % (repo, name))
@@ -116,7 +116,7 @@ class Hub:
 
     def model(self, repo: str, revision: str) -> Dict[str, Any]:
         """The hub's record of a revision: commit, files, sizes."""
-        quoted = urllib.parse.quote(revision, safe="")
+        quoted = quote(revision, safe="")
         data = self._get("/api/models/%s/revision/%s?blobs=true" % (repo, quoted), repo, revision)
         try:
             told = json.loads(data)
@@ -140,6 +140,10 @@ class Hub:
         return models.config_of(data)
 
     def _get(self, path: str, repo: str, revision: str) -> bytes:
+        import urllib.error  # slow to import
+        import urllib.request
+        from http.client import HTTPException
+
         request = urllib.request.Request(self.endpoint + path)
         if self.token:
             request.add_unredirected_header("Authorization", "Bearer " + self.token)
@@ -156,7 +160,7 @@ class Hub:
             raise Refused("invalid", "%s: the hub's answer is too big" % repo)
         return data
 
-    def _refusal(self, error: urllib.error.HTTPError, repo: str, revision: str) -> Refused:
+    def _refusal(self, error: HTTPError, repo: str, revision: str) -> Refused:
         """The hub says why in X-Error-Code (huggingface_hub, utils/_http.py)."""
         code = error.headers.get("X-Error-Code", "")
         with_token = "this token" if self.token else "no token"

@@ -16,7 +16,7 @@ from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
 
 SCHEMA = "deployctl.gc/1"
-SHARED = ("environments", "wheels", "models", "jobs")
+SHARED = ("environments", "wheels", "models", "jobs", "caches")
 UNFINISHED = ".part"
 """What a model's folder is called until its download is whole."""
 
