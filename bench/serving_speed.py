@@ -25,7 +25,7 @@ from deployctl.vllm.client import load, prompt_sets
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.prompt_sets import Prompt
 
-BESIDE = ("pandas", "datasets", "pyarrow", "multiprocess", "xxhash", "fsspec")
+BESIDE = ["pandas", "datasets", "pyarrow", "multiprocess", "xxhash", "fsspec"]
 BESIDE += ("python-dateutil", "six", "pytz", "tzdata")
 ROUNDS = 3
 AGREE = 0.1

@@ -198,8 +198,8 @@ def _counted(
     if before is not None and after is not None:
         with suppress(Restarted):
             found = difference(before, after)
-    counts = found and found.spec
-    made = found and found.generation_tokens
+    counts = None if found is None else found.spec
+    made = None if found is None else found.generation_tokens
     return {
         "mean_acceptance_length": None if counts is None else mean_acceptance_length(counts),
         "acceptance_rate": None if counts is None else acceptance_rate(counts),
