@@ -12,8 +12,8 @@ from typing import Any
 
 from deployctl.config.profile import Profile
 from deployctl.steps.interface import Answers, Question
-from deployctl.steps.measuring.gates import api_key
 from deployctl.steps.models.sources import Secret
+from deployctl.steps.servers.client import api_key
 from deployctl.steps.servers.in_flight import counted
 from deployctl.steps.servers.stopping import base_url
 from deployctl.vllm.client.outcome import REFUSALS, kind_of
