@@ -13,10 +13,10 @@ import pytest
 
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
-from deployctl.vllm.acceptance.metrics import in_flight
 from deployctl.vllm.client import load
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.prompt_sets import Prompt
+from deployctl.vllm.counters.metrics import in_flight
 from tests.hosts.test_units import until
 from tests.vllm.conftest import Demo, Served
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
+from deployctl.engine.measure import checks
 from deployctl.errors import DeployError, StepError
 from deployctl.steps import bench
-from deployctl.steps.measuring import checks
 from deployctl.vllm.client.client import Client
 from tests.unit.vllm.loopback import Behaviour, events, respond, serving, stream
 
