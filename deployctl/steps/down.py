@@ -58,7 +58,7 @@ class DownStep(Step):
     def apply(self, context: Context, plan: Plan) -> None:
         found: Mapping[str, Any] = context.answers[siblings.UNITS]
         plain = left_over(found)
-        # Nobody is led to what ends.
+        # The front goes first: no client is led to what ends.
         ending = [unit for unit in _running(found) if unit not in plain]
         stops = [
             stop_unit(context.session, siblings.of_unit(context.wanted, unit))

@@ -57,7 +57,7 @@ class Deployment:
 
     @property
     def unit_id(self) -> UnitId:
-        """The unit, as operations of the agent are told of it."""
+        """The unit, as the agent's operations name it."""
         return {"profile": self.profile.name, "unit": self.unit}
 
     @property

@@ -117,7 +117,7 @@ def older_units(root: str, profile: str) -> List[str]:
 
 
 def is_there(path: str, item: str) -> bool:
-    """Whether there is such an item: a link that leads nowhere is one, a folder's is none."""
+    """Whether the item exists. A folder's link must lead to one; any other link counts."""
     return os.path.islink(path) if item in LINKS else os.path.exists(path)
 
 
@@ -155,7 +155,8 @@ def ledger_lines(home: str) -> List[bytes]:
 
 
 def entry(line: bytes) -> Dict[str, Any]:
-    """An entry from its line. A line that is none is told as damaged and hides no other."""
+    """An entry from its line. An unreadable line is reported as damaged and does not affect the
+    others."""
     try:
         return parse_object(line)
     except ValueError:

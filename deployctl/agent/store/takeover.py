@@ -2,7 +2,7 @@
 
 A directory and the link that is left in its old place change places in one step, so that no moment
 finds nothing there: a supervisor goes on by its old path, a server's launch line stays true. Each
-step can be repeated: one that a crash cut off is taken up by the next run.
+step can be repeated: the next run finishes one that a crash cut off.
 """
 
 from __future__ import annotations

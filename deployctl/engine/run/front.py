@@ -46,7 +46,7 @@ def questions(wanted: Deployment) -> dict[str, Question]:
 
 
 def settings(answer: Any) -> dict[str, Any]:
-    """What the front was told last, from the answer; empty where it was never told anything."""
+    """The front's settings, from the answer; empty where it has none yet."""
     if not isinstance(answer, Mapping) or not answer.get("exists"):
         return {}
     found: dict[str, Any] = json.loads(answer["text"])
@@ -76,7 +76,7 @@ class Front:
     session: Session
     live: str | None
     listens: tuple[str, int] | None
-    """Where it was told to listen."""
+    """Where it was configured to listen."""
     runs: str | None
     """What holds the profile's port: the front, a release of its own unit, or nothing."""
     gaps: list[float] = field(default_factory=list)

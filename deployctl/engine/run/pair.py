@@ -76,7 +76,7 @@ class Pair:
 
     def give_up(self, work: Work, plan: HostPlan, failure: DeployError, keep: bool) -> None:
         """End what failed, unless it is to be kept. Where its server had been started, what serves
-        goes on as after a way back."""
+        goes on as after a rollback."""
         record = work.record
         try:
             if plan.has(SERVER) and not keep:

@@ -29,8 +29,8 @@ class Handover:
     """How one group gets a release: in which unit it is started, and which unit makes way once it
     serves; None where it takes the place of what its own unit serves.
 
-    Where it is `routed`, a router is told of both: it leaves out a unit before that stops, and
-    takes one in once that has passed.
+    Where it is `routed`, a router leaves out a unit before that stops, and adds one once that has
+    passed.
     """
 
     unit: str = MAIN
@@ -59,7 +59,7 @@ class Strategy(ABC):
 
 
 def in_waves(plans: Sequence[GroupPlan], at_once: int | None = None) -> tuple[Wave, ...]:
-    """The groups that switch, in their order, at most so many at the same time."""
+    """The groups that switch, in their order, at most `at_once` of them at the same time."""
     found = tuple(plan.group for plan in plans if plan.switches)
     size = at_once or len(found) or 1
     return tuple(found[at : at + size] for at in range(0, len(found), size))

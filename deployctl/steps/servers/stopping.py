@@ -9,6 +9,7 @@ from typing import Any
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
+from deployctl.steps.identity import UnitId
 from deployctl.steps.interface import Deployment
 
 REQUESTS = "stopped_requests"
@@ -28,7 +29,7 @@ def base_url(profile: Profile) -> str:
 
 def listens_at(unit: Mapping[str, Any]) -> str | None:
     """The URL of a running unit's server, by its own command line: the profile may name another
-    port by now. None where it is no server."""
+    port by now. None where it is not a server."""
     given = dict(pairwise(unit.get("argv") or ()))
     if "--host" not in given or "--port" not in given:
         return None
@@ -36,8 +37,12 @@ def listens_at(unit: Mapping[str, Any]) -> str | None:
 
 
 def stop_unit(session: Session, wanted: Deployment) -> dict[str, Any]:
+    """Stop the wanted unit's server; what `units.stop` answers."""
+    return stop_named(session, wanted.unit_id, wanted.profile.serve.stop_grace)
+
+
+def stop_named(session: Session, unit: UnitId, grace: float) -> dict[str, Any]:
     """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
-    unit, grace = wanted.unit_id, wanted.profile.serve.stop_grace
     url = listens_at(session.call(units.state, **unit))
     load = f"{url}/load" if url else ""
     stopped: dict[str, Any] = session.call(units.stop, **unit, grace=grace, load=load)

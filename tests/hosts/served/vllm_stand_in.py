@@ -96,7 +96,7 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
     with COUNTERS:
         server.running += 1
     time.sleep(float(body.get("stand_in_seconds") or 0))
-    while body.get("stand_in_until") and not os.path.exists(body["stand_in_until"]):
+    while body.get("stand_in_until") and not Path(body["stand_in_until"]).exists():
         time.sleep(0.02)
     with COUNTERS:
         server.running -= 1
