@@ -9,6 +9,7 @@ from typing import Any
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
+from deployctl.vllm.serving.command import counts_requests
 
 REQUESTS = "stopped_requests"
 """In evidence: how many requests a stop found in flight, and how many it cut off."""
@@ -41,7 +42,8 @@ def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
 
 def stop_named(session: Session, name: str, grace: float) -> dict[str, Any]:
     """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
-    url = listens_at(session.call(units.state, name=name))
+    unit = session.call(units.state, name=name)
+    url = listens_at(unit) if counts_requests(unit.get("argv") or ()) else None
     load = f"{url}/load" if url else ""
     stopped: dict[str, Any] = session.call(units.stop, name=name, grace=grace, load=load)
     return stopped
