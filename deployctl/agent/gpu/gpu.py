@@ -52,7 +52,7 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
     unified.mark(table.rows)
-    # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
+    # The kernel's own list shows that none is missing, whatever else nvidia-smi printed.
     whole = len(table.rows) == devices.gpu_count()
     answer = _present(table.rows, None)
     answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)
@@ -69,9 +69,11 @@ def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
     if not told["gpus"]:
         return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
     apps = nvml.apps(told["gpus"])
+    unified.mark(told["gpus"])
     answer = _present(told["gpus"], None)
     answer.update(remarks=[unknown], apps=apps or [])
     answer["apps_unknown"] = "NVML does not report the processes" if apps is None else None
+    unified.fill(told["gpus"], answer["apps"], answer["apps_unknown"])
     return answer
 
 

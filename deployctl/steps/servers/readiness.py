@@ -12,8 +12,8 @@ from deployctl.hosts.operations import units
 from deployctl.hosts.session import Call
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
-from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
+from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
 from deployctl.steps.servers.stopping import base_url, stop_unit
@@ -124,7 +124,8 @@ class Readiness:
             if ready.limit is not None and now - self.began > ready.limit:
                 raise self._failure(f"not ready within {ready.limit:g} s, {phase}", unit)
             cancel.sleep(POLL)
-            # While this machine stood still, nobody looked: that is no silence of the server's.
+            # While this machine stood still, nothing was checked: that does not count as silence of
+            # the server.
             self.effort.overslept(time.monotonic() - now - POLL)
 
     def _healthy(self, unit: Mapping[str, Any]) -> bool:
