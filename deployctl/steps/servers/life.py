@@ -94,7 +94,7 @@ def made(readings: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def refuses(answers: Answers) -> bool:
-    """Whether it is alive and lets nobody ask: without its key, or too often."""
+    """Whether it is alive and allows no request: without its key, or too often."""
     answer = answers.get(LIFE)
     status = answer and answer["status"]
     return bool(status) and kind_of(of_body(answer["body"].encode()).code or status) in REFUSALS

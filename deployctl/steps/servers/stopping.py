@@ -28,7 +28,7 @@ def base_url(profile: Profile) -> str:
 
 def listens_at(unit: Mapping[str, Any]) -> str | None:
     """The URL of a running unit's server, by its own command line: the profile may name another
-    port by now. None where it is no server."""
+    port by now. None where it is not a server."""
     given = dict(pairwise(unit.get("argv") or ()))
     if "--host" not in given or "--port" not in given:
         return None

@@ -13,7 +13,7 @@ from tests.hosts.step_bench import deployment
 
 DONE = json.dumps({"choices": [{"index": 0, "text": "2"}]})
 NGINX = "/v1/completions answers 503: a web page, not an API's answer: 503"
-LATE = "no whole answer within 10 s"
+LATE = "no complete answer within 10 s"
 
 
 def answer(status: int | None, body: str = "", error: str | None = None) -> dict[str, Any]:
