@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..core import inheritance, layout
 from ..core.archive import archive
@@ -243,9 +243,18 @@ def stop(
     with files.alone():
         spec = files.spec() or {}
         tracks = LOAD_OPTION in spec.get("argv", ())
-        with Watch(call, load if tracks else "") as watch:
+        with Watch(call, load if tracks else "", _drain(spec.get("argv", ()))) as watch:
             stopped = _stop(call, files, grace)
-    return dict(stopped, requests=watch.told(DRAIN_OPTION in spec.get("argv", ())))
+    return dict(stopped, requests=watch.told())
+
+
+def _drain(argv: Sequence[str]) -> float:
+    """For how many seconds a server with this command line lets its requests end."""
+    for option, value in zip(argv, argv[1:]):
+        if option == DRAIN_OPTION:
+            with suppress(ValueError):
+                return max(0.0, float(value))
+    return 0.0
 
 
 def _absent() -> Dict[str, Any]:

@@ -11,6 +11,7 @@ from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
 from deployctl.steps.identity import UnitId
 from deployctl.steps.interface import Deployment
+from deployctl.vllm.serving.command import counts_requests
 
 REQUESTS = "stopped_requests"
 """In evidence: how many requests a stop found in flight, and how many it cut off."""
@@ -43,7 +44,8 @@ def stop_unit(session: Session, wanted: Deployment) -> dict[str, Any]:
 
 def stop_named(session: Session, unit: UnitId, grace: float) -> dict[str, Any]:
     """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
-    url = listens_at(session.call(units.state, **unit))
+    now = session.call(units.state, **unit)
+    url = listens_at(now) if counts_requests(now.get("argv") or ()) else None
     load = f"{url}/load" if url else ""
     stopped: dict[str, Any] = session.call(units.stop, **unit, grace=grace, load=load)
     return stopped
