@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.builds import Distribution, Imports
+from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.hosts.operations import files
+from deployctl.hosts.operations import environment, files, jobs
+from deployctl.hosts.session import Call
+from deployctl.steps import facts
 from deployctl.steps.builds import building, environments
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
+from deployctl.steps.facts import SOURCE
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
@@ -38,17 +43,20 @@ class BuildStep(Step):
     produces = frozenset({ENVIRONMENT})
     compared = ("seconds",)
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        asked = [
-            Question("releases", "releases.state", {"profile": wanted.profile.name}),
-            Question("tools", "environment.tools"),
-        ]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        asked: list[Question[Any]] = [facts.release_state(wanted), facts.tools()]
         source = wanted.profile.build.source
         if source.release is None:
-            wanted_source = source.model_dump(include={"url", "ref", "pr", "wheel", "path"})
+            call = Call(
+                environment.resolve_source,
+                url=source.url,
+                ref=source.ref,
+                pr=source.pr,
+                wheel=source.wheel,
+                path=source.path,
+            )
             moving = WHOLE_ANSWER if environments.moves(source) else ""
-            op = "environment.resolve_source"
-            asked.append(Question("source", op, wanted_source, moving=moving))
+            asked.append(Question(SOURCE, call, moving=moving))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -59,7 +67,7 @@ class BuildStep(Step):
         seal = sealed(answers, key)
         if seal is not None:
             return Plan("unchanged", evidence=seal["evidence"][self.name])
-        name = environments.describe(build.source, answers.get("source"))
+        name = environments.describe(build.source, answers.get(SOURCE))
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
         return Plan("change", (Change("environment", None, key, why),))
@@ -74,12 +82,12 @@ class BuildStep(Step):
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key
         session = context.session
-        state = session.call("jobs.state", id=job_id(key))
-        facts = environments.complete(context)
-        found = completeness.provider(facts["providers"], SHIM)
+        state = session.call(jobs.state, id=job_id(key))
+        holds = environments.complete(context)
+        found = completeness.provider(holds["providers"], SHIM)
         evidence = self._evidence(context, state, found)
         if found is None:
-            problems = completeness.record_problems(facts, SHIM)
+            problems = completeness.record_problems(holds, SHIM)
             raise self.fail(
                 context,
                 "the environment holds no whole vllm",
@@ -90,7 +98,7 @@ class BuildStep(Step):
         imported = self._import(context, found, evidence)
         evidence["version_imported"] = imported["version"]
         if environments.is_git(context.wanted.profile.build.source):
-            self._commits(context, found, facts["site_packages"], imported, evidence)
+            self._commits(context, found, holds["site_packages"], imported, evidence)
         self._compare(context, evidence)
         return evidence
 
@@ -114,11 +122,9 @@ class BuildStep(Step):
             f"(to end it: {stop} --profile {wanted.profile.name})"
         )
 
-    def _evidence(
-        self, context: Context, state: Mapping[str, Any], found: Mapping[str, Any] | None
-    ) -> Evidence:
+    def _evidence(self, context: Context, state: JobState, found: Distribution | None) -> Evidence:
         label = state.get("label", {})
-        resolved = context.answers.get("source") or {}
+        resolved = context.answers.get(SOURCE)
         return {
             "key": context.release.environment_key,
             "strategy": label.get("strategy"),
@@ -127,7 +133,7 @@ class BuildStep(Step):
             "job": state["id"],
             "log": state["log"],
             "seconds": state.get("seconds"),
-            "commit_requested": resolved.get("commit"),
+            "commit_requested": resolved and resolved["commit"],
             "commit_installed": None,
             "commit_imported": None,
             "merge_base": label.get("merge_base"),
@@ -136,12 +142,10 @@ class BuildStep(Step):
             "version_imported": None,
         }
 
-    def _import(
-        self, context: Context, found: Mapping[str, Any], evidence: Evidence
-    ) -> dict[str, Any]:
+    def _import(self, context: Context, found: Distribution, evidence: Evidence) -> Imports:
         try:
-            imported: dict[str, Any] = context.session.call(
-                "environment.imports", environment=context.release.environment, extensions=[]
+            return context.session.call(
+                environment.imports, environment=context.release.environment, extensions=[]
             )
         except RemoteError as error:
             raise self.fail(
@@ -151,28 +155,27 @@ class BuildStep(Step):
                 "choose another torch_backend or add what is missing to build.extra",
                 evidence,
             ) from error
-        return imported
 
     def _commits(
         self,
         context: Context,
-        found: Mapping[str, Any],
+        found: Distribution,
         site: str,
-        imported: Mapping[str, Any],
+        imported: Imports,
         evidence: Evidence,
     ) -> None:
         """Which commit is installed, by the records, and which is imported, by its files."""
         session = context.session
         evidence["commit_installed"], evidence["wheel"] = self._installed(context, found, site)
-        resolved = context.answers["source"]
+        resolved = context.answers[SOURCE]
         if resolved["dirty"]:
             evidence["dirty"] = True
             return
         wanted = str(evidence["commit_requested"])
         source = environments.origin(context.wanted.profile.build.source, resolved, False)
         compared = session.call(
-            "environment.same_tree",
-            repository=resolved.get("place") or source.repository,
+            environment.same_tree,
+            repository=resolved["place"] or source.repository,
             commit=wanted,
             site_packages=site,
         )
@@ -190,7 +193,7 @@ class BuildStep(Step):
             evidence["commit_imported"] = imported["commit"]
 
     def _installed(
-        self, context: Context, found: Mapping[str, Any], site: str
+        self, context: Context, found: Distribution, site: str
     ) -> tuple[str | None, str | None]:
         """The commit that the records name, and the key of the kept wheel it came from."""
         session = context.session
@@ -203,8 +206,8 @@ class BuildStep(Step):
         if direct.get("vcs_info"):
             return str(direct["vcs_info"]["commit_id"]), None
         path = str(direct.get("url", "")).removeprefix("file://")
-        kept = session.call("environment.wheels")
-        from_it = [(str(w["commit"]), str(w["key"])) for w in kept if w["path"] == path]
+        kept = session.call(environment.wheels)
+        from_it = [(w.get("commit"), w["key"]) for w in kept if w["path"] == path]
         return from_it[0] if from_it else (None, None)
 
     def _compare(self, context: Context, evidence: Evidence) -> None:

@@ -14,15 +14,14 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from ..processes import namespaces, processes
+from ..wire.gpus import Holder, Mark
 from .devices import Devices
 
 ANSWER_WITHIN = 2.0
 """Seconds for one process's tables: those of a process stuck in the kernel never come."""
 
-Facts = Dict[str, Any]
 
-
-def read_process(stat: processes.Stat, devices: Devices, root: str) -> Iterable[Facts]:
+def read_process(stat: processes.Stat, devices: Devices, root: str) -> Iterable[Holder]:
     """What is known of a process, again and again with more of it, the safest tables first.
 
     The last one is complete. Reading maps and the command line takes the process's memory lock,
@@ -30,22 +29,23 @@ def read_process(stat: processes.Stat, devices: Devices, root: str) -> Iterable[
     """
     base = _living_base(stat)
     unreadable: List[str] = []
-    facts = dict(bare_facts(stat), unreadable=unreadable)
+    facts = bare_facts(stat)
+    facts["unreadable"] = unreadable
     if base is None:
-        yield dict(facts, zombie=True)
+        yield {**facts, "zombie": True}
         return
     marks = Marks(root)
-    facts.update(_place(stat.pid, base, unreadable))
+    _fill_place(facts, base)
     facts["devices"] = sorted(_open_devices(base, devices, marks, unreadable))
-    yield dict(facts, marks=marks.found(), unreadable=[*unreadable, "maps", "cmdline"])
+    yield {**facts, "marks": marks.found(), "unreadable": [*unreadable, "maps", "cmdline"]}
     facts["mapped"] = sorted(_mapped_devices(base, devices, marks, unreadable))
     facts["command"] = processes.command(stat.pid)
     for argument in facts["command"]:
         marks.see("argument", argument)
-    yield dict(facts, marks=marks.found())
+    yield {**facts, "marks": marks.found()}
 
 
-def bare_facts(stat: processes.Stat) -> Facts:
+def bare_facts(stat: processes.Stat) -> Holder:
     """What anybody may know of a process."""
     return {
         "pid": stat.pid,
@@ -87,27 +87,24 @@ def _living_base(stat: processes.Stat) -> Optional[str]:
     return None
 
 
-def _place(pid: int, base: str, unreadable: List[str]) -> Facts:
+def _fill_place(facts: Holder, base: str) -> None:
+    pid = facts["pid"]
     status = namespaces.read_status(base)
     uid = int(status["Uid"].split()[0])
     groups = namespaces.cgroups(pid)
-    place: Facts = {
-        "uid": uid,
-        "user": namespaces.user_name(uid),
-        "inner_pids": [int(number) for number in status.get("NSpid", str(pid)).split()],
-        "container": namespaces.container(groups),
-        "service": namespaces.service(groups),
-        "frozen": namespaces.frozen(groups, namespaces.wait_channel(base)),
-    }
+    facts["uid"], facts["user"] = uid, namespaces.user_name(uid)
+    facts["inner_pids"] = [int(number) for number in status.get("NSpid", str(pid)).split()]
+    facts["container"] = namespaces.container(groups)
+    facts["service"] = namespaces.service(groups)
+    facts["frozen"] = namespaces.frozen(groups, namespaces.wait_channel(base))
     try:
-        place["namespaces"] = namespaces.namespaces(pid)
-        place["executable"] = os.readlink(base + "/exe")
+        facts["namespaces"] = namespaces.namespaces(pid)
+        facts["executable"] = os.readlink(base + "/exe")
     except PermissionError:
-        unreadable.append("ns")
+        facts["unreadable"].append("ns")
     except OSError:
         # A kernel thread has no executable.
         pass
-    return place
 
 
 def _open_devices(
@@ -172,7 +169,7 @@ class Marks:
 
     def __init__(self, root: str) -> None:
         self._prefixes = _prefixes(root)
-        self._found: Dict[str, Facts] = {}
+        self._found: Dict[str, Mark] = {}
 
     def see(self, how: str, path: str) -> None:
         for kind, prefix in self._prefixes:
@@ -180,7 +177,7 @@ class Marks:
                 name = path[len(prefix) :].split("/", 1)[0]
                 self._found.setdefault(kind + name, {"kind": kind, "name": name, "how": how})
 
-    def found(self) -> List[Facts]:
+    def found(self) -> List[Mark]:
         return [self._found[key] for key in sorted(self._found)]
 
 
@@ -199,14 +196,14 @@ def _prefixes(root: str) -> List[Tuple[str, str]]:
 
 def read_all(
     stats: List[processes.Stat],
-    read: Callable[[processes.Stat], Iterable[Facts]],
+    read: Callable[[processes.Stat], Iterable[Holder]],
     within: float = ANSWER_WITHIN,
-) -> List[Facts]:
+) -> List[Holder]:
     """Read every process's tables; one that does not answer in time is left with what was read.
 
     The reading thread is abandoned then, and another goes on with the rest.
     """
-    found: Dict[int, Facts] = {}
+    found: Dict[int, Holder] = {}
     rest = list(stats)
     while rest:
         answers: "queue.Queue[Any]" = queue.Queue()
@@ -216,8 +213,7 @@ def read_all(
                 kind, value = _next(answers, within)
             except queue.Empty:
                 stuck = rest.pop(0)
-                nothing = dict(bare_facts(stuck), unreadable=["everything"])
-                found.setdefault(stuck.pid, nothing)
+                found.setdefault(stuck.pid, {**bare_facts(stuck), "unreadable": ["everything"]})
                 break
             if kind == "facts":
                 found[rest[0].pid] = value
@@ -239,7 +235,7 @@ def _next(answers: "queue.Queue[Any]", within: float) -> Any:
 def _read_into(
     answers: "queue.Queue[Any]",
     stats: List[processes.Stat],
-    read: Callable[[processes.Stat], Iterable[Facts]],
+    read: Callable[[processes.Stat], Iterable[Holder]],
 ) -> None:
     for stat in stats:
         try:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, Sequence, Set
+from typing import Dict, Iterable, List, Sequence, Set
 
 from ..processes import namespaces, processes
 from ..processes.pidfds import HANDLES, Identity
+from ..wire.gpus import Holder, Processes, UnreadableProcess
 from .devices import Devices
-from .holders import Facts, read_all, read_process
+from .holders import read_all, read_process
 
 NAMED = 20
 """Unreadable processes that are named one by one; the rest are counted."""
 
 
-def survey(root: str, devices: Devices, patterns: Sequence[str]) -> Dict[str, Any]:
+def survey(root: str, devices: Devices, patterns: Sequence[str]) -> Processes:
     """Holders of a device, processes whose name or command matches a pattern, processes below the
     root, and the relatives of all these: session, group, ancestors, descendants."""
     look = _Look(root, devices, [re.compile(pattern) for pattern in patterns])
@@ -53,7 +54,7 @@ class _Look:
         self.keep_all = False
         self.handles: Dict[Identity, int] = {}
 
-    def read(self, stat: processes.Stat) -> Iterable[Facts]:
+    def read(self, stat: processes.Stat) -> Iterable[Holder]:
         # Held before anything is read: what is read then belongs to what is held.
         handle = os.pidfd_open(stat.pid)
         kept = False
@@ -70,7 +71,7 @@ class _Look:
             if not kept:
                 os.close(handle)
 
-    def matters(self, facts: Facts) -> bool:
+    def matters(self, facts: Holder) -> bool:
         if facts["devices"] or facts["mapped"] or facts["marks"]:
             return True
         words = [facts["comm"], " ".join(facts["command"])]
@@ -108,5 +109,10 @@ def _ancestors(everyone: Sequence[processes.Stat], pid: int) -> Set[int]:
     return found
 
 
-def _name(facts: Facts) -> Facts:
-    return {key: facts[key] for key in ("pid", "comm", "user", "unreadable")}
+def _name(facts: Holder) -> UnreadableProcess:
+    return {
+        "pid": facts["pid"],
+        "comm": facts["comm"],
+        "user": facts["user"],
+        "unreadable": facts["unreadable"],
+    }

@@ -10,18 +10,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from deployctl.agent.wire.answers import HttpAnswer
 from deployctl.config.profile import Profile
-from deployctl.steps.interface import Answers, Question
+from deployctl.hosts.operations import network
+from deployctl.hosts.session import Call
+from deployctl.steps.interface import Answers, Key, Question
 from deployctl.steps.measuring.gates import api_key
 from deployctl.steps.models.sources import Secret
 from deployctl.steps.servers.stopping import reachable
 
-LIFE, LOAD = "life", "load"
+LIFE, LOAD = Key[HttpAnswer]("life"), Key[HttpAnswer]("load")
 WITHIN = 10.0
 """Seconds for a completion of one token."""
 
 
-def questions(profile: Profile) -> list[Question]:
+def questions(profile: Profile) -> list[Question[Any]]:
     """A completion of one token, and how many requests are in flight."""
     serve = profile.serve
     url = f"http://{reachable(serve.host)}:{serve.port}"
@@ -30,16 +33,17 @@ def questions(profile: Profile) -> list[Question]:
     if key:
         headers["Authorization"] = Secret(f"Bearer {key}")
     body = {"model": profile.model.served_name, "prompt": "1", "max_tokens": 1, "temperature": 0}
-    asked = {
-        "method": "POST",
-        "url": f"{url}/v1/completions",
-        "headers": headers,
-        "body": json.dumps(body),
-        "timeout": WITHIN,
-    }
+    completion = Call(
+        network.http,
+        method="POST",
+        url=f"{url}/v1/completions",
+        headers=headers,
+        body=json.dumps(body),
+        timeout=WITHIN,
+    )
     return [
-        Question(LIFE, "network.http", asked),
-        Question(LOAD, "network.http", {"method": "GET", "url": f"{url}/load", "timeout": 5}),
+        Question(LIFE, completion),
+        Question(LOAD, Call(network.http, method="GET", url=f"{url}/load", timeout=5)),
     ]
 
 
@@ -68,8 +72,9 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
 def in_flight(answers: Answers) -> int | None:
     """Requests that the server counts at its door; None where it does not count them. One of
     them may be our own."""
+    answer = answers.get(LOAD)
     try:
-        count = json.loads((answers.get(LOAD) or {}).get("body") or "")["server_load"]
+        count = json.loads(answer["body"] if answer else "")["server_load"]
     except (ValueError, KeyError, TypeError):
         return None
     return count if type(count) is int else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployctl.agent.wire.answers import UnitStopped
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
@@ -19,16 +20,15 @@ def reachable(host: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
+def stop_unit(session: Session, profile: Profile) -> UnitStopped:
     """Stop the profile's own server; what `units.stop` answers."""
     serve = profile.serve
-    stopped: dict[str, Any] = session.call(
+    return session.call(
         units.stop,
         name=profile.name,
         grace=serve.stop_grace,
         load=f"http://{reachable(serve.host)}:{serve.port}/load",
     )
-    return stopped
 
 
 def cut_off(evidences: Iterator[Mapping[str, Any]]) -> int | None:

@@ -241,7 +241,7 @@ class ServedHost:
     def close(self) -> None:
         """Stop what serves and builds; nothing of the host outlives the test."""
         units = ("stand", "stand.blue", "stand.green")
-        calls: Sequence[Call] = [Call("units.stop", {"name": n, "grace": 0.5}) for n in units]
+        calls: Sequence[Call[Any]] = [Call("units.stop", name=n, grace=0.5) for n in units]
         # From here, whatever way in the test has given it.
         with connect(HostSettings(name="here", local=True, root=str(self.root))) as connected:
             connected.session.ask(calls)

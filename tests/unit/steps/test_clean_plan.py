@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deployctl.agent.wire.gpus import StuckThread
 from deployctl.config.profile import Profile
 from deployctl.report.holders import lines
 from deployctl.steps.clean import CleanStep
@@ -325,15 +326,16 @@ def test_who_may_start_a_stopped_process_anew() -> None:
 
 
 def test_where_a_process_is_stuck() -> None:
-    thread = {
+    thread: StuckThread = {
+        "thread": 77637,
         "state": "R",
         "channel": None,
         "stack": ["uvm_spin_loop", "uvm_tracker_wait", "uvm_api_map_external_allocation"],
     }
-    assert clearing.where_stuck({"pid": 77637, "stuck": [thread]}) == (
+    assert clearing.where_stuck(77637, [thread]) == (
         "PID 77637: R in uvm_spin_loop < uvm_tracker_wait < uvm_api_map_external_allocation"
     )
-    assert clearing.where_stuck({"pid": 7}) == "PID 7: where is not told"
+    assert clearing.where_stuck(7, []) == "PID 7: where is not told"
 
 
 # -- GPUs that share the machine's memory, and people who draw ------------------------------------

@@ -25,7 +25,7 @@ def devices(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def look(text: str = "", **facts: Any) -> dict[str, Any]:
+def look(text: str = "", **facts: Any) -> Any:
     """What `passthrough.look` would answer on a machine with these device files."""
     found = devices(text)
     uvm = next((d["major"] for d in found if d["path"] == "/dev/nvidia-uvm"), 511)
@@ -227,8 +227,8 @@ OPENED = {"/dev/nvidia0": None, "/dev/nvidia-uvm": None}
     ],
 )
 def test_cuda_itself(probe: dict[str, Any], verdict: str, words: str) -> None:
-    answer = {"unknown": None, "opened": OPENED, "count": None, "version": 13000, "error": None}
-    (finding,) = passthrough.cuda({**answer, **probe}, CONF)
+    answer: Any = {"unknown": None, "opened": OPENED, "count": None, "version": 13000}
+    (finding,) = passthrough.cuda(answer | {"error": None} | probe, CONF)
     assert finding.verdict == verdict and words in finding.say
 
 
@@ -241,13 +241,13 @@ def test_cuda_itself(probe: dict[str, Any], verdict: str, words: str) -> None:
     ],
 )
 def test_a_device_that_cannot_be_opened(error: str, where: str, line: str) -> None:
-    answer = {"unknown": None, "opened": {"/dev/nvidia-uvm": error}, "count": 1, "version": 1}
-    first = next(iter(passthrough.cuda({**answer, "error": None}, CONF)))
+    answer: Any = {"unknown": None, "opened": {"/dev/nvidia-uvm": error}, "count": 1, "version": 1}
+    first = next(iter(passthrough.cuda(answer | {"error": None}, CONF)))
     assert (first.check, first.verdict, first.where) == ("permission", "failed", where)
     assert first.lines == (line,)
 
 
 def test_persistence_is_advice() -> None:
-    gpus = {"gpus": [{"index": 0, "persistence": False}, {"index": 1, "persistence": True}]}
+    gpus: Any = {"gpus": [{"index": 0, "persistence": False}, {"index": 1, "persistence": True}]}
     (finding,) = passthrough.persistence(gpus)
     assert finding.verdict == "warning" and "nvidia-smi -pm 1" in finding.lines
