@@ -16,7 +16,6 @@ from ..core.interface import Call
 from ..processes import namespaces
 from ..wire.gpus import Cuda, DeviceFile, Passthrough
 from . import container_files
-from .cuda_probe import no_answer
 from .devices import read_devices
 
 MODULE_VERSIONS = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
@@ -114,6 +113,8 @@ def cuda(call: Call, indices: Optional[List[int]] = None, timeout: float = 30.0)
     code = "import sys; sys.path.insert(0, sys.argv[1]); from %s import cuda_probe; " % __package__
     argv = [sys.executable, "-I", "-c", code + "cuda_probe.main()", import_root()]
     argv.append(json.dumps(indices))
+    from .cuda_probe import no_answer  # slow to import
+
     told = programs.ask(call, argv, timeout, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     if told.status is None:
         return no_answer("CUDA did not answer within %g s" % timeout)

@@ -30,6 +30,7 @@ from deployctl.steps.servers.stopping import reachable
 CONFIG = Key[FileContent]("config")
 FRONT = Key[UnitState]("front")
 FRONT_PORT = Key[Listener]("front.port")
+FRONT_LEDGER = Key[list[dict[str, Any]]]("front.ledger")
 
 SCHEMA = "deployctl.status/1"
 GONE = ("lost", "failed", "exited")
@@ -88,6 +89,7 @@ def _front_questions(profile: Profile) -> dict[str, Question[Any]]:
     return {
         FRONT: Question(FRONT, Call(units.state, name=profile.name)),
         FRONT_PORT: Question(FRONT_PORT, Call(network.listener, port=profile.serve.port)),
+        FRONT_LEDGER: Question(FRONT_LEDGER, Call(releases.ledger, profile=profile.name)),
     }
 
 
@@ -95,7 +97,10 @@ def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
     unit, port = answers.get(FRONT) or NO_UNIT, answers.get(FRONT_PORT)
     front = {"state": unit["state"], "listening": port and port["listening"]}
     healthy = found["healthy"] and front == {"state": "running", "listening": True}
-    return {**found, "front": front, "healthy": healthy}
+    entries = answers.get(FRONT_LEDGER) or []
+    # The whole run's, beside which a slot keeps those of its own part.
+    runs = {"last_run": _last_run(entries), "open_run": recovery.open_entry(entries)}
+    return {**found, **(runs if entries else {}), "front": front, "healthy": healthy}
 
 
 def _host(answers: Answers) -> dict[str, Any]:

@@ -14,10 +14,12 @@ from deployctl.agent.wire.answers import HttpAnswer
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import network
 from deployctl.hosts.session import Call
+from deployctl.steps.facts import known_unit
 from deployctl.steps.interface import Answers, Key, Question
 from deployctl.steps.measuring.gates import api_key
 from deployctl.steps.models.sources import Secret
-from deployctl.steps.servers.stopping import reachable
+from deployctl.steps.servers.in_flight import counted
+from deployctl.steps.servers.stopping import base_url
 
 LIFE, LOAD = Key[HttpAnswer]("life"), Key[HttpAnswer]("load")
 WITHIN = 10.0
@@ -26,8 +28,7 @@ WITHIN = 10.0
 
 def questions(profile: Profile) -> list[Question[Any]]:
     """A completion of one token, and how many requests are in flight."""
-    serve = profile.serve
-    url = f"http://{reachable(serve.host)}:{serve.port}"
+    url = base_url(profile)
     key = api_key(profile)
     headers: dict[str, str] = {"Content-Type": "application/json"}
     if key:
@@ -72,12 +73,7 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
 def in_flight(answers: Answers) -> int | None:
     """Requests that the server counts at its door; None where it does not count them. One of
     them may be our own."""
-    answer = answers.get(LOAD)
-    try:
-        count = json.loads(answer["body"] if answer else "")["server_load"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return count if type(count) is int else None
+    return counted(known_unit(answers), answers.get(LOAD))
 
 
 def _has_text(body: str) -> bool:

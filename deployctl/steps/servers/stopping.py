@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
-from deployctl.agent.wire.answers import UnitStopped
+from deployctl.agent.wire.answers import Requests, UnitState, UnitStopped
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
@@ -20,28 +21,57 @@ def reachable(host: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
+def base_url(profile: Profile) -> str:
+    """The URL at which the host itself reaches the profile's server."""
+    return f"http://{reachable(profile.serve.host)}:{profile.serve.port}"
+
+
+def listens_at(unit: UnitState) -> str | None:
+    """The URL of a running unit's server, by its own command line: the profile may name another
+    port by now. None where it is no server."""
+    given = dict(pairwise(unit.get("argv") or ()))
+    if "--host" not in given or "--port" not in given:
+        return None
+    return f"http://{reachable(given['--host'])}:{given['--port']}"
+
+
 def stop_unit(session: Session, profile: Profile) -> UnitStopped:
     """Stop the profile's own server; what `units.stop` answers."""
-    serve = profile.serve
-    return session.call(
-        units.stop,
-        name=profile.name,
-        grace=serve.stop_grace,
-        load=f"http://{reachable(serve.host)}:{serve.port}/load",
-    )
+    return stop_named(session, profile.name, profile.serve.stop_grace)
 
 
-def cut_off(evidences: Iterator[Mapping[str, Any]]) -> int | None:
+def stop_named(session: Session, name: str, grace: float) -> UnitStopped:
+    """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
+    url = listens_at(session.call(units.state, name=name))
+    load = f"{url}/load" if url else ""
+    return session.call(units.stop, name=name, grace=grace, load=load)
+
+
+def cut_off(evidences: Iterable[Mapping[str, Any]]) -> int | None:
     """How many requests the stops of a run cut off; None where nothing was stopped that counts
     its requests."""
-    known = [count for evidence in evidences if (count := _cut_off(evidence)) is not None]
-    return sum(known) if known else None
+    return _sum(map(_cut_off, evidences))
 
 
 def _cut_off(evidence: Mapping[str, Any]) -> int | None:
     """A gate's evidence has requests of its own, and their number."""
     found = evidence.get(REQUESTS)
     return found.get("cut_off") if isinstance(found, Mapping) else None
+
+
+def together(stops: Iterable[UnitStopped]) -> Requests:
+    """The requests of several stops; None where none of them counts."""
+    found = [stopped["requests"] for stopped in stops]
+    return {
+        "in_flight": _sum([one["in_flight"] for one in found]),
+        "cut_off": _sum([one["cut_off"] for one in found]),
+    }
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """All counts that are known; None where none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def in_words(evidence: Mapping[str, Any]) -> str:
