@@ -13,6 +13,7 @@ from deployctl.steps.clean import CleanStep
 from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.gpu_snapshot import Scene, scene
 from deployctl.steps.interface import Answers, Deployment, Plan, Unanswered, Unknown
+from tests.unit.whole import whole_answers
 
 UUIDS = ("GPU-a", "GPU-b", "GPU-c")
 NODE = {"name": "node", "ssh": {"address": "node"}}
@@ -114,7 +115,7 @@ def answers(**changes: Any) -> Answers:
         "port": {"listening": False, "holders": []},
     }
     values.update({key.replace("_", "."): value for key, value in changes.items()})
-    return Answers(values)
+    return Answers(whole_answers(values))
 
 
 def plan(deployment: Deployment, **changes: Any) -> Plan:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from deployctl.agent.wire.gpus import Passthrough
 from deployctl.steps.gpus import passthrough
 from deployctl.steps.gpus.container_conf.conf import parse
 from deployctl.steps.gpus.finding import Finding
+from tests.unit.whole import whole
 
 CASES = Path(__file__).parents[2] / "cases/lxc"
 NODE_LINE = re.compile(r"crw[-rw]+ .*?(\d+),\s+(\d+) .*?(/dev/\S+)")
@@ -29,7 +31,7 @@ def look(text: str = "", **facts: Any) -> Any:
     """What `passthrough.look` would answer on a machine with these device files."""
     found = devices(text)
     uvm = next((d["major"] for d in found if d["path"] == "/dev/nvidia-uvm"), 511)
-    return {
+    told = {
         "majors": {"nvidia": 195, "nvidia-uvm": uvm, "nvidia-caps": 241},
         "devices": found,
         "module": "570.148.08",
@@ -39,6 +41,7 @@ def look(text: str = "", **facts: Any) -> Any:
         "conf": {"path": CONF, "text": text},
         **facts,
     }
+    return whole(Passthrough, told)
 
 
 def said(findings: Iterable[Finding], verdict: str = "failed") -> list[str]:
