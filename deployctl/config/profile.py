@@ -26,7 +26,7 @@ class FixesSettings(Settings):
     require: list[str] = []
     """Fixes, by name, without which a build is refused; `deployctl fixes` lists them."""
     prefer: list[str] = []
-    """Fixes worth having: `verify` tells of those that are not there, and nothing fails."""
+    """Fixes worth having: `verify` reports those that are missing, and nothing fails."""
 
 
 class Profile(Settings):
@@ -67,7 +67,7 @@ class Profile(Settings):
     switch: SwitchSettings = SwitchSettings()
     """How a new release takes over from the one that serves."""
     notify: list[NotifySettings] = []
-    """Webhooks that are told how a run ended."""
+    """Webhooks that are notified how a run ended."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

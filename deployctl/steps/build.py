@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployctl.agent.wire.builds import Distribution, Imports
+from deployctl.agent.wire.builds import BuildUser, Distribution, Imports
 from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import environment, files, jobs
@@ -13,7 +13,7 @@ from deployctl.hosts.session import Call
 from deployctl.steps import facts
 from deployctl.steps.builds import building, environments
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
-from deployctl.steps.facts import SOURCE
+from deployctl.steps.facts import BUILD_USER, SOURCE
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
@@ -57,6 +57,9 @@ class BuildStep(Step):
             )
             moving = WHOLE_ANSWER if environments.moves(source) else ""
             asked.append(Question(SOURCE, call, moving=moving))
+        if environments.asks_for_user(wanted.profile.build):
+            whom = Call(environment.build_user, user=wanted.profile.build.user)
+            asked.append(Question(BUILD_USER, whom))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -70,6 +73,11 @@ class BuildStep(Step):
         name = environments.describe(build.source, answers.get(SOURCE))
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
+        if environments.asks_for_user(build):
+            refused = answers.unknown(BUILD_USER)
+            if refused is not None and refused.kind == "not-confined":
+                return Plan("blocked", reason=f"{refused.reason}; choose another build.user")
+            why += f"; {_as_whom(answers[BUILD_USER])}"
         return Plan("change", (Change("environment", None, key, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -90,9 +98,9 @@ class BuildStep(Step):
             problems = completeness.record_problems(holds, SHIM)
             raise self.fail(
                 context,
-                "the environment holds no whole vllm",
+                "the vLLM installation is incomplete",
                 "; ".join(problems),
-                f"look into {state['log']} and run again",
+                f"read {state['log']} and retry",
                 evidence,
             )
         imported = self._import(context, found, evidence)
@@ -118,15 +126,19 @@ class BuildStep(Step):
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         stop = f"deployctl build --stop {job_id(release.environment_key)}"
         return (
-            "the build goes on there and is taken up "
-            f"(to end it: {stop} --profile {wanted.profile.name})"
+            "the build continues on the host and a retry attaches to it "
+            f"(to stop it: {stop} --profile {wanted.profile.name})"
         )
 
     def _evidence(self, context: Context, state: JobState, found: Distribution | None) -> Evidence:
         label = state.get("label", {})
         resolved = context.answers.get(SOURCE)
+        whom = context.answers.get(BUILD_USER)
         return {
             "key": context.release.environment_key,
+            "user": whom and whom["user"],
+            "user_reason": whom and whom["why"],
+            "cache": label.get("cache"),
             "strategy": label.get("strategy"),
             "reason": label.get("reason"),
             "attempts": label.get("attempts", []),
@@ -144,9 +156,7 @@ class BuildStep(Step):
 
     def _import(self, context: Context, found: Distribution, evidence: Evidence) -> Imports:
         try:
-            return context.session.call(
-                environment.imports, environment=context.release.environment, extensions=[]
-            )
+            return environments.imports(context, [])
         except RemoteError as error:
             raise self.fail(
                 context,
@@ -225,11 +235,17 @@ class BuildStep(Step):
             asked = version or evidence["commit_requested"]
             raise self.fail(
                 context,
-                f"another {names} than the one asked for is in the environment",
+                f"another {names} than requested is in the environment",
                 f"asked {asked}, installed {values[0]}, imported {values[1]}"
                 + (
                     f"; files that differ: {evidence.get('files_different')}" if not version else ""
                 ),
-                "run again; if it stays so, remove the kept wheel: deployctl build --prune",
+                "retry; if it fails again, remove the kept wheel: deployctl build --prune",
                 evidence,
             )
+
+
+def _as_whom(answer: BuildUser) -> str:
+    if answer["user"] is not None:
+        return f"built as {answer['user']}"
+    return f"built as {answer['agent']}: {answer['why']}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from deployctl.agent.wire.answers import Disk, Listener, Releases, UnitState
-from deployctl.agent.wire.builds import ResolvedSource, Tools
+from deployctl.agent.wire.builds import BuildUser, ResolvedSource, Tools
 from deployctl.agent.wire.gpus import GpuState
 from deployctl.agent.wire.stored import Model, View
 from deployctl.hosts.operations import environment, files, models, network, releases, units
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import Answers, Deployment, Key, Question
 
+BUILD_USER = Key[BuildUser]("build_user")
 DRAFTER = Key[Model]("drafter")
 GPUS = Key[GpuState]("gpus")
 MODEL = Key[Model]("model")

@@ -20,7 +20,7 @@ from deployctl.hosts.session import Call, Session
 from deployctl.steps.identity import ReleasePaths
 
 Phase = Literal["stage", "switch", "gate"]
-"""stage: beside the serving release · switch: replaces it · gate: must pass, or the way back."""
+"""stage: beside the serving release · switch: replaces it · gate: must pass, else rollback."""
 
 Role = Literal["server", "head", "worker", "router"]
 """What a placement is to its group: it serves alone, leads or joins others, or routes to them."""
@@ -51,7 +51,7 @@ class Deployment:
     settled: Mapping[str, Any] = field(default_factory=dict)
     """What moving names stand for in this run, by the key of the question about each."""
     pinned: ReleasePaths | None = None
-    """This very release, whatever would follow from the profile: the way back names it."""
+    """This release, whatever would follow from the profile: a rollback names it."""
 
     def option(self, step: str, name: str, default: Any = None) -> Any:
         """A step's option."""
@@ -121,7 +121,7 @@ class Answers:
 
     def unknown(self, key: str) -> Unknown | None:
         """Why this answer is unknown; None where it is known."""
-        value = self._values.get(key, Unknown("not-asked", "it was not asked"))
+        value = self._values.get(key, Unknown("not-asked", "it was not checked"))
         return value if isinstance(value, Unknown) else None
 
 

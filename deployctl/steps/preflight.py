@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from deployctl.agent.wire.answers import Disk
+from deployctl.agent.wire.builds import Tools
 from deployctl.agent.wire.gpus import Cuda, Passthrough
 from deployctl.errors import StagingFailed
 from deployctl.hosts import operations
@@ -117,7 +118,7 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
 def amount(check: str, measured: int | None, unknown: Unknown | None, needed: int) -> Finding:
     """An amount in bytes; less than is usual is a warning, for small models need less."""
     if measured is None:
-        why = unknown.reason if unknown else "it was not told"
+        why = unknown.reason if unknown else "it was not reported"
         return Finding(check, "unknown", None, needed, f"{check} is not known: {why}")
     if measured >= needed:
         return Finding(check, "ok", measured, needed)
@@ -127,7 +128,7 @@ def amount(check: str, measured: int | None, unknown: Unknown | None, needed: in
 
 
 def _disk_needed(wanted: Deployment, answers: Answers) -> int:
-    """An environment that is built already takes no more room."""
+    """An environment that is built already takes no more space."""
     try:
         built = sealed(answers, environment_key(wanted, answers)) is not None
     except Unanswered:
@@ -157,7 +158,7 @@ def port(wanted: Deployment, answers: Answers) -> Finding:
     if holders and not strangers(listener, known_unit(answers)):
         return Finding("port", "ok", "held by this profile's unit", "free")
     who = ", ".join(f"PID {h['pid']} ({h['command'] or h['comm']})" for h in holders)
-    who = who or f"nobody visible: {listener.get('unknown') or 'no process of this machine'}"
+    who = who or f"no visible process: {listener.get('unknown') or 'no process of this machine'}"
     say = f"port {number} is held by {who}; stop it or choose another serve.port"
     return Finding("port", "failed", who, "free", say)
 
@@ -177,7 +178,7 @@ def _free_port(number: int, outgoing: Sequence[int] | None) -> Finding:
 def slots(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """What still runs in slots of a profile that is not blue-green any more."""
     for name, unit in left_slots.left(wanted, answers).items():
-        say = f"{name} still runs, pid {unit.get('pid')}, from when this profile was blue-green"
+        say = f"{name} still runs, pid {unit['pid']}, from when this profile was blue-green"
         say = f"{say}; stop it: deployctl down --profile {wanted.profile.name}"
         yield Finding("slots", "failed", name, "stopped", say)
 
@@ -190,22 +191,22 @@ def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
         yield Finding("tools", "unknown", None, "uv, git", unknown.reason)
         return
     found = answers[TOOLS]
-    yield Finding("uv", "ok", found.get("uv") or "missing, build brings it", "any")
-    yield Finding("python", "ok", found.get("pythons"), wanted.profile.build.python)
+    yield Finding("uv", "ok", found["uv"] or "missing, build brings it", "any")
+    yield Finding("python", "ok", found["pythons"], wanted.profile.build.python)
     yield from libraries(wanted, found)
     yield from compiler(wanted, found)
     if source.ref is None and source.pr is None:
         return
-    if found.get("git"):
+    if found["git"]:
         yield Finding("git", "ok", found["git"], "any")
     else:
         say = "git is missing and the source is a repository; install git"
         yield Finding("git", "failed", None, "any", say, "host", ("apt-get install git",))
 
 
-def libraries(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]:
+def libraries(wanted: Deployment, found: Tools) -> Iterator[Finding]:
     """libnuma, which vLLM's CPU build loads: published wheels always, others as they were built."""
-    there = (found.get("libraries") or {}).get(NUMA)
+    there = found["libraries"].get(NUMA)
     if wanted.profile.build.target != "cpu" or "LD_LIBRARY_PATH" in wanted.profile.serve.env:
         return
     if there:
@@ -214,28 +215,28 @@ def libraries(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]
         verdict: Verdict = "failed" if wanted.profile.build.source.release else "warning"
         say = f"{NUMA} is missing, which vLLM's CPU build loads; {where(NUMA)}"
         yield Finding("libraries", verdict, None, NUMA, say)
-    elif "libraries" in found:
+    else:
         say = f"whether {NUMA} is there could not be tried; verify will"
         yield Finding("libraries", "warning", None, NUMA, say)
 
 
-def compiler(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]:
+def compiler(wanted: Deployment, found: Tools) -> Iterator[Finding]:
     """A compiler for what is compiled as a server starts: by Triton on GPUs, by Inductor's C++
     back end (with OpenMP) on a CPU, unless it runs eagerly."""
     serve, target = wanted.profile.serve, wanted.profile.build.target
     if target == "empty" or (target == "cpu" and serve.args.get("enforce-eager")):
         return
-    names: tuple[str, ...]
     if target == "cpu":
-        by, variable, names, packages = "Inductor", "CXX", ("g++",), "g++ (gcc-c++ on Fedora)"
+        name, by, packages = "g++", "Inductor", "g++ (gcc-c++ on Fedora)"
+        program = serve.env.get("CXX") or found["g++"]
     else:
-        by, variable, names, packages = "Triton", "CC", ("cc", "gcc", "clang"), "gcc"
-    program = serve.env.get(variable) or next((found[n] for n in names if found.get(n)), None)
+        name, by, packages = "cc", "Triton", "gcc"
+        program = serve.env.get("CC") or found["cc"] or found["gcc"] or found["clang"]
     if program:
-        yield Finding("compiler", "ok", program, names[0])
-    elif any(name in found for name in names):
-        say = f"no {names[0]}, and {by} compiles when a server starts; install {packages}"
-        yield Finding("compiler", "warning", None, names[0], say)
+        yield Finding("compiler", "ok", program, name)
+    else:
+        say = f"no {name}, and {by} compiles when a server starts; install {packages}"
+        yield Finding("compiler", "warning", None, name, say)
 
 
 def gpus(wanted: Deployment, answers: Answers) -> Finding:

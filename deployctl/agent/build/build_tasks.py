@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from ..core.regular_files import open_regular
-from . import checkouts, git_tasks, patching, wheel_store
+from . import checkouts, confinement, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
 INSTALLER = "deployctl"
@@ -131,6 +131,7 @@ def _version(site: str, stem: str) -> Optional[str]:
 
 
 CHORES: Dict[str, Callable[..., int]] = {
+    "confined": confinement.confined,
     "discard": git_tasks.discard,
     "export": checkouts.export,
     "fetch": git_tasks.fetch,
@@ -139,6 +140,7 @@ CHORES: Dict[str, Callable[..., int]] = {
     "link": link,
     "offer": offer,
     "patch": patching.patch,
+    "probe": confinement.probe,
     "provide": provide,
     "refuse": refuse,
 }

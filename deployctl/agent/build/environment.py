@@ -10,6 +10,7 @@ from typing import Dict, List, Optional
 from ..core import programs
 from ..core.interface import Call
 from ..wire.builds import Tools
+from .build_user import build_user as build_user
 from .installed import builders as builders
 from .installed import complete as complete
 from .installed import imports as imports
@@ -171,6 +172,7 @@ def _nvcc_version(call: Call, nvcc: Optional[str]) -> Optional[str]:
 
 OPERATIONS = (
     tools,
+    build_user,
     complete,
     imports,
     builders,

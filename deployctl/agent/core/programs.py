@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 from typing import BinaryIO, Dict, NamedTuple, Optional, Sequence, cast
 
+from . import inheritance
 from .interface import Call
 
 
 class Answer(NamedTuple):
-    """What a program said. `status` is None where it did not end in time; `stdout` and `stderr`
-    are what was said until then."""
+    """What a program printed. `status` is None where it did not end in time; `stdout` and `stderr`
+    are what was printed until then.
+    """
 
     status: Optional[int]
     stdout: str
@@ -32,12 +35,17 @@ def ask(
     timeout: float,
     env: Optional[Dict[str, str]] = None,
     text: str = "",
+    allowed: "Optional[re.Pattern[str]]" = None,
 ) -> Answer:
-    """Run a program to its end, `timeout` seconds at most, with `text` on its standard input.
+    """Run a program to its end, `timeout` seconds at most, with `text` on its standard input. It
+    is given `env` and our own variables: where `allowed` is given, those that it allows.
 
     Output goes to files: a program that hangs in the kernel survives SIGKILL and would keep a pipe
     open. Such a one is left behind, and its answer is None all the same.
     """
+    variables = call.environment(env)
+    if allowed is not None:
+        variables = {**inheritance.kept(call.environment(), allowed), **(env or {})}
     with (
         _scratch() as given,
         _scratch() as out,
@@ -50,7 +58,7 @@ def ask(
             stdin=given,
             stdout=out,
             stderr=err,
-            env=call.environment(env),
+            env=variables,
             start_new_session=True,
             umask=call.umask,
         )

@@ -35,8 +35,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> GpuState:
 
     `present` is False, with a `reason`, where there is no driver or no GPU: a fact, not an error.
     `unknown` says why the list may be wrong, `incomplete` why GPUs beside those in it may exist;
-    a GPU's own `unknown` names its values that were not told, `remarks` what was said beside.
-    Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
+    a GPU's own `unknown` names its values that were not reported, `remarks` what was printed
+    beside. Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
     """
     program = programs.find(call, "nvidia-smi")
     loaded = bool(devices.read_devices().majors)
@@ -85,7 +85,7 @@ def _by_nvml(call: Call, timeout: float, unknown: str) -> GpuState:
     gpus: Any = told["gpus"]
     answer = _present(gpus, None)
     answer["remarks"], answer["apps"] = [unknown], apps or []
-    answer["apps_unknown"] = "NVML does not tell the processes" if apps is None else None
+    answer["apps_unknown"] = "NVML does not report the processes" if apps is None else None
     return answer
 
 
@@ -141,7 +141,7 @@ def holders(call: Call, patterns: Sequence[str] = ()) -> Holders:
     matches one of `patterns`, every process below the root, and the relatives of all these.
 
     `unreadable` names processes whose tables could not be read: what they hold is unknown.
-    `devices` is empty where no NVIDIA driver is loaded: then nobody can hold one.
+    `devices` is empty where no NVIDIA driver is loaded: then no process can hold one.
     """
     numbers = devices.read_devices()
     return {**survey(call.root, numbers, patterns), "devices": numbers.majors}
@@ -172,7 +172,8 @@ def settle(call: Call, uuids: List[str], below: int, limit: float, still: float)
     """Watch the memory in use of GPUs until each is below `below` MiB, or none has fallen for
     `still` seconds, or `limit` seconds are over.
 
-    `memory` is the last value of each, None where it is not told; `course` its changes over time.
+    `memory` is the last value of each, None where it is not reported; `course` its changes over
+    time.
     """
     began = fell = time.monotonic()
     course: List[MemoryAt] = []

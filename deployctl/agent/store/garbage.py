@@ -21,7 +21,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("environments", "jobs", "models", "wheels")
+KINDS = ("caches", "environments", "jobs", "models", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
@@ -35,9 +35,10 @@ def inventory(call: Call) -> Inventory:
     first) and, for a job, `state` and `label`."""
     seen: Dict[Inode, bool] = {}
     kept = {name: _profile(call, name, seen) for name in profiles(call)}
-    environments, works, models, wheels = (_stored(call, kind, seen) for kind in KINDS)
+    caches, environments, works, models, wheels = (_stored(call, kind, seen) for kind in KINDS)
     return {
         "profiles": kept,
+        "caches": caches,
         "environments": environments,
         "jobs": {name: _job(call, name, found["bytes"]) for name, found in works.items()},
         "models": models,
@@ -112,7 +113,7 @@ def _json(path: str) -> Any:
     try:
         return read_json(path)
     except ValueError as error:
-        said = "%s is damaged: what it refers to is not known: %s; deployctl up writes it anew"
+        said = "%s is damaged: what it refers to is not known: %s; deployctl up rewrites it"
         raise AgentError("damaged", said % (path, error)) from error
 
 

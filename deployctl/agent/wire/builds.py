@@ -37,6 +37,21 @@ class Tools(Programs):
     nvcc_version: Optional[str]
 
 
+class BuildUser(TypedDict):
+    """To whom a build is confined, None where it runs as the agent's own user, and why."""
+
+    user: Optional[str]
+    why: str
+    agent: str
+
+
+class Confined(TypedDict):
+    """The argv after the agent's own, and the variables, by which another user runs a program."""
+
+    argv: List[str]
+    env: Dict[str, str]
+
+
 class ResolvedSource(TypedDict):
     """What a wanted source is right now; `place` is a checkout's folder, None for any other."""
 

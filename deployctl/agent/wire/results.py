@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 from . import answers, builds, gpus, jobs, stored
 
 RESULTS: Dict[str, Any] = {
+    "environment.build_user": builds.BuildUser,
     "environment.builders": List[answers.Process],
     "environment.complete": builds.Installed,
     "environment.first_found": builds.FirstFound,

@@ -123,6 +123,7 @@ class Inventory(TypedDict):
     """All that is stored on a host; `garbage.inventory` describes it."""
 
     profiles: Dict[str, StoredProfile]
+    caches: Dict[str, Stored]
     environments: Dict[str, Stored]
     jobs: Dict[str, StoredJob]
     models: Dict[str, Stored]

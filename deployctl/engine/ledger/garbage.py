@@ -89,6 +89,7 @@ def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
         "wheels": inventory["wheels"],
         "models": inventory["models"],
         "jobs": inventory["jobs"],
+        "caches": inventory["caches"],
     }
     for kind, entries in shared.items():
         if kind == "wheels" and any("key" in label for label in running):

@@ -66,8 +66,9 @@ def _this_machine() -> tuple[str, str]:
 
 @dataclass
 class Build:
-    """One build of one environment. `attempts` tells every strategy that was tried or passed
-    over, with its reason and what became of it."""
+    """One build of one environment. `attempts` lists every strategy that was tried or skipped, with
+    its reason and what became of it.
+    """
 
     step: Step
     context: Context
@@ -77,7 +78,9 @@ class Build:
     def __post_init__(self) -> None:
         self.settings = self.context.wanted.profile.build
         self.key = self.context.release.environment_key
-        self.wish = environments.wish(self.settings, self.key)
+        profile, answers = self.context.wanted.profile, self.context.answers
+        confined = environments.confinement(profile, answers)
+        self.wish = environments.wish(self.settings, self.key, confined)
         damage = environments.damage_before(self.context.wanted, self.context.answers)
         if not all(text.endswith("is missing") for text in damage):
             # Installed files may be links into uv's cache: what changed them changed it as well.
@@ -125,7 +128,7 @@ class Build:
                 self.context,
                 "no strategy can build this",
                 why,
-                "change build.strategy, or mend what the reasons name",
+                "change build.strategy, or fix the causes shown above",
                 {"attempts": self.attempts},
             )
         raise last
@@ -236,6 +239,7 @@ class Build:
                 "commit": commit,
                 "merge_base": getattr(self, "merge_base", None),
                 "attempts": self.attempts,
+                "cache": self.wish.confinement and self.wish.confinement.cache,
             },
         )
         if state["state"] != "done":
@@ -252,12 +256,12 @@ class Build:
         kind, sentence, advice = found.cause or "unknown", found.sentence, found.next
         if state["state"] != "failed":
             kind = state["state"]
-            sentence = state.get("why") or "its supervisor is gone, killed or by a restart"
-            advice = "run again: the work is taken up"
+            sentence = state.get("why") or "its supervisor was killed, or the host restarted"
+            advice = "retry: the work continues"
         elif (status := state.get("rc") or 0) < 0:
             kind = "killed"
             sentence = f"its command was ended by signal {-status}"
-            advice = "run again: the work is taken up"
+            advice = "retry: the work continues"
         evidence = {
             "kind": kind,
             "job": state["id"],

@@ -12,7 +12,7 @@ from deployctl.steps.facts import GPUS
 from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
 
 INSIDE = Key[GpuState]("gpus.inside")
-NOT_GIVEN = "this nvidia-smi does not tell it"
+NOT_GIVEN = "this nvidia-smi does not report it"
 """The agent's words for a field that an old nvidia-smi does not have."""
 
 

@@ -9,7 +9,7 @@ from deployctl.errors import UsageError
 
 
 def host_of(url: str) -> str:
-    """The host in a server's URL; raises `UsageError` where it is none."""
+    """The host in a server's URL; raises `UsageError` for an invalid one."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -18,7 +18,7 @@ def host_of(url: str) -> str:
             raise ValueError("port 0 is none")
     except ValueError as error:
         raise UsageError(
-            f"{url} is no server's URL", str(error), "write it as http://HOST:PORT"
+            f"{url} is not a server URL", str(error), "write it as http://HOST:PORT"
         ) from error
     return parts.hostname
 
@@ -34,7 +34,7 @@ def authorization(api_key: str) -> dict[str, str]:
 
 
 def tls(ca_file: str) -> ssl.SSLContext:
-    """TLS by an authority of one's own; raises `UsageError` for a file that is none."""
+    """TLS by an authority of one's own; raises `UsageError` for an invalid file."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:

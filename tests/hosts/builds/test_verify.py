@@ -221,5 +221,5 @@ def test_a_preferred_fix_that_is_not_there_is_told_and_nothing_fails(
     preferred = {"fixes": {"prefer": ["dflash-layer-offset"]}}
     done = builder.up(builder.wanted(settings(project), **preferred))
     assert builder.seal(done["key"]) is not None
-    (told,) = (note for note in builder.notes if "a fix that is preferred" in note)
+    (told,) = (note for note in builder.notes if "a preferred fix is missing" in note)
     assert "dflash-layer-offset cannot be told" in told

@@ -20,8 +20,8 @@ def report(output: str) -> dict[str, object]:
 def test_while_staging_nothing_was_touched(served: ServedHost) -> None:
     served.up()
     pid = served.unit()["pid"]
-    with served.start("up", "--set", SLOW, "--json", stops_at="questions answered") as run:
-        run.told("questions answered")
+    with served.start("up", "--set", SLOW, "--json", stops_at="state collected") as run:
+        run.told("state collected")
         run.go_on(signal.SIGINT)
         output = run.output()
     assert run.returncode == 130

@@ -133,7 +133,7 @@ def test_the_port_and_who_concerns_the_profile_are_told() -> None:
     holder = {"pid": 9, "comm": "nc", "command": "nc -l " + "word " * 60}
     port = {"listening": True, "holders": [holder], "unknown": None}
     evidence = plan(wanted(), holders=look(*server), port=port).evidence
-    assert evidence["port"]["holders"] == [holder]
+    assert [h["command"] for h in evidence["port"]["holders"]] == [holder["command"]]
     assert evidence["concerned"] == [8]
     shown = list(lines("here", evidence))
     (told,) = [line for line in shown if "port 8123: held by 9  nc -l word" in line]
@@ -186,9 +186,9 @@ def test_a_shared_box_in_words() -> None:
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
-        ({}, "held by nobody visible: the driver keeps it, see deployctl clean --reset"),
-        ({"contained": "lxc"}, "held by nobody visible from here: look on the node"),
-        ({"hidden": "hidepid"}, "held by somebody who cannot be seen: hidepid"),
+        ({}, "held by no visible process: the driver keeps it, see deployctl clean --reset"),
+        ({"contained": "lxc"}, "held by no process visible here: look on the node"),
+        ({"hidden": "hidepid"}, "held by a process that is not visible: hidepid"),
         (
             {
                 "unreadable_count": 7,
@@ -336,7 +336,7 @@ def test_where_a_process_is_stuck() -> None:
     assert clearing.where_stuck(77637, [thread]) == (
         "PID 77637: R in uvm_spin_loop < uvm_tracker_wait < uvm_api_map_external_allocation"
     )
-    assert clearing.where_stuck(7, []) == "PID 7: where is not told"
+    assert clearing.where_stuck(7, []) == "PID 7: location unknown"
 
 
 # -- GPUs that share the machine's memory, and people who draw ------------------------------------

@@ -91,7 +91,7 @@ def test_a_device_that_is_allowed_and_not_mounted() -> None:
 def test_ways_to_pass_a_device(conf: str, complaints: int) -> None:
     shown = case("dev_nodes_and_conf_major_mismatch.txt").partition("# container")[0]
     node = look(shown.replace("/dev/nvidia-uvm-tools", "/dev/other"))
-    node["conf"] = {"path": CONF, "text": conf}
+    node["conf"] = {"path": CONF, "text": conf, "includes": {}}
     assert len(said(passthrough.conf(node))) == complaints
 
 
@@ -100,7 +100,7 @@ def test_the_next_free_entry_is_proposed_and_lxc_gets_its_own_syntax() -> None:
     assert {n: p.path for n, p in read.passed.items()} == {0: "/dev/dri/card1", 2: "/dev/nvidia0"}
     assert next(read.free) == 1
     node = look(case("dev_nodes_and_conf_major_mismatch.txt").partition("# container")[0])
-    node["conf"] = {"path": "/var/lib/lxc/ct/config", "text": ""}
+    node["conf"] = {"path": "/var/lib/lxc/ct/config", "text": "", "includes": {}}
     first = next(iter(passthrough.conf(node)))
     assert first.lines == (
         "lxc.cgroup2.devices.allow = c 195:* rwm",
