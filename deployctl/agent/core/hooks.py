@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional
 
 from ..wire.jobs import HookAnswer
-from . import programs
+from . import inheritance, programs
 from .interface import AgentError, Call
 
 KEPT = 4000
@@ -25,7 +25,8 @@ def run(
     if program is None:
         raise AgentError("not-found", "there is no program %s on this host" % argv[0])
     try:
-        answer = programs.ask(call, [program, *argv[1:]], timeout, env, text)
+        allowed = inheritance.BUILD
+        answer = programs.ask(call, [program, *argv[1:]], timeout, env, text, allowed=allowed)
     except OSError as error:
         raise AgentError("not-started", "%s cannot be started: %s" % (program, error)) from error
     return {

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
 from deployctl import cancel
+from deployctl.agent.core import inheritance
 from deployctl.agent.wire.jobs import HookAnswer
 from deployctl.config.hooks import HookSettings
 from deployctl.config.playbook import Playbook
@@ -97,6 +98,7 @@ class Hooks:
             "DEPLOYCTL_HOOK_STEP": step,
             "DEPLOYCTL_HOOK_WHEN": when,
         }
+        extra |= {name: os.environ[name] for name in hook.env if name in os.environ}
         here = hook.where == "here"
         answer = _here(hook, text, extra) if here else _there(hook, text, extra, session)
         said = {"run": list(hook.run), "where": hook.where, **answer}
@@ -129,7 +131,7 @@ def _here(hook: HookSettings, text: str, extra: Mapping[str, str]) -> HookAnswer
                 stdin=given,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, **extra},
+                env={**inheritance.kept(os.environ, inheritance.BUILD), **extra},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

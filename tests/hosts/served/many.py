@@ -95,6 +95,7 @@ class ManyHosts(ServedHost):
         traceback: TracebackType | None,
     ) -> None:
         self._stack.close()
+        self.leave()
         shutil.rmtree(self.root, ignore_errors=True)
 
 
