@@ -12,7 +12,8 @@ from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import SmokeFailed, Undecided
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
-from deployctl.steps.measuring.gates import gate_questions, open_client
+from deployctl.steps.measuring.gates import gate_questions
+from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.plain_server import plain_server
 from deployctl.vllm.client import load, prompt_sets
 from deployctl.vllm.client.client import Client

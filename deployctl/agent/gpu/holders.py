@@ -36,10 +36,9 @@ def read_process(
     process's memory lock, which a process stuck in a driver may hold for ever: `read_all` goes on
     without it then.
     """
-    base = _living_base(stat)
+    base = _living_base(stat.pid, stat.state)
     unreadable: List[str] = []
-    facts = bare_facts(stat)
-    facts["unreadable"] = unreadable
+    facts: Holder = {**bare_facts(stat), "unreadable": unreadable}
     if base is None:
         yield {**facts, "zombie": True}
         return
@@ -48,23 +47,14 @@ def read_process(
         facts["namespaces"] = places.namespaces(stat.pid)
     except PermissionError:
         unreadable.append("ns")
-    placed = False
 
-    def known(*hidden: str) -> Holder:
-        nonlocal placed
-        found: Holder = {
-            **facts,
-            "marks": marks.found(),
-            "unreadable": [*unreadable, *hidden],
-        }
-        if not placed and (unreadable or matters(found)):
-            placed = True
-            _fill_place(facts, base, places)
-            found = {**facts, "marks": found["marks"], "unreadable": found["unreadable"]}
-        return found
+    def known(hidden: Iterable[str] = ()) -> Holder:
+        names = [*unreadable, *hidden]
+        found: Holder = {**facts, "marks": marks.found(), "unreadable": names}
+        return placed(found, places) if unreadable or matters(found) else found
 
     facts["devices"] = sorted(_open_devices(base, devices, marks, unreadable))
-    yield known("maps", "cmdline")
+    yield known(hidden=("maps", "cmdline"))
     facts["mapped"] = sorted(_mapped_devices(base, devices, marks, unreadable))
     facts["command"] = processes.shown(processes.read_cmdline(stat.pid))
     for argument in facts["command"]:
@@ -99,13 +89,13 @@ def bare_facts(stat: processes.Stat) -> Holder:
     }
 
 
-def _living_base(stat: processes.Stat) -> Optional[str]:
+def _living_base(pid: int, state: str) -> Optional[str]:
     """Where the tables lie: a process whose first thread has ended lives on in its others."""
-    base = "/proc/%d" % stat.pid
-    if stat.state not in "ZX":
+    base = "/proc/%d" % pid
+    if state not in "ZX":
         return base
     try:
-        threads = [name for name in os.listdir(base + "/task") if name != str(stat.pid)]
+        threads = [name for name in os.listdir(base + "/task") if name != str(pid)]
         for name in threads:
             if namespaces.read_status("%s/task/%s" % (base, name))["State"][0] not in "ZX":
                 return "%s/task/%s" % (base, name)
@@ -114,20 +104,28 @@ def _living_base(stat: processes.Stat) -> Optional[str]:
     return None
 
 
-def _fill_place(facts: Holder, base: str, places: Places) -> None:
-    """Whose a process is and where it runs."""
+def placed(facts: Holder, places: Places) -> Holder:
+    """The same facts, with whose the process is and where it runs."""
     pid = facts["pid"]
+    base = _living_base(pid, facts["state"])
+    if base is None:
+        return {**facts, "zombie": True}
     status = namespaces.read_status(base)
     uid = int(status["Uid"].split()[0])
     groups = namespaces.cgroups(pid)
-    facts["uid"], facts["user"] = uid, places.user(uid)
-    facts["inner_pids"] = [int(number) for number in status.get("NSpid", str(pid)).split()]
-    facts["container"] = namespaces.container(groups)
-    facts["service"] = namespaces.service(groups)
-    facts["frozen"] = places.frozen(groups, namespaces.wait_channel(base))
+    found: Holder = {
+        **facts,
+        "uid": uid,
+        "user": places.user(uid),
+        "inner_pids": [int(number) for number in status.get("NSpid", str(pid)).split()],
+        "container": namespaces.container(groups),
+        "service": namespaces.service(groups),
+        "frozen": places.frozen(groups, namespaces.wait_channel(base)),
+    }
     # A kernel thread has no executable; that of another user's process may be hidden.
     with suppress(OSError):
-        facts["executable"] = os.readlink(base + "/exe")
+        found["executable"] = os.readlink(base + "/exe")
+    return found
 
 
 def _open_devices(

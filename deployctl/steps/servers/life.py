@@ -16,8 +16,8 @@ from deployctl.hosts.operations import network
 from deployctl.hosts.session import Call
 from deployctl.steps.facts import known_unit
 from deployctl.steps.interface import Answers, Key, Question
-from deployctl.steps.measuring.gates import api_key
 from deployctl.steps.models.sources import Secret
+from deployctl.steps.servers.client import api_key
 from deployctl.steps.servers.in_flight import counted
 from deployctl.steps.servers.stopping import base_url
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from deployctl.vllm.acceptance import log_forms
-from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
 from deployctl.vllm.acceptance.window import RATE_ROUNDED, Span, Window
+from deployctl.vllm.counters.counts import NOTHING, Counts, pooled
 
 QUOTED = 300
 """Characters of a line that are quoted."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-import httpx
-
 from deployctl import cancel
 from deployctl.vllm import json_text
 from deployctl.vllm.client import address, server_words
@@ -51,6 +49,8 @@ class Client:
     ) -> None:
         self.base_url = base_url.rstrip("/").removesuffix("/v1")
         host = address.host_of(self.base_url)
+        import httpx  # brings rich and click: a sixth of a command that sends no request
+
         self._runner = asyncio.Runner()
         self._http = httpx.AsyncClient(
             # Few bytes that unpack to gigabytes: no answer is taken compressed.

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from statistics import quantiles
 from typing import Any
 
-from deployctl.vllm.acceptance.counts import acceptance_rate, mean_acceptance_length
-from deployctl.vllm.acceptance.metrics import Counters, Restarted, difference, parse
-from deployctl.vllm.acceptance.unreadable import Unreadable
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.answers import Answer
 from deployctl.vllm.client.client import Client, Request
 from deployctl.vllm.client.context_window import context_window
 from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.client.prompt_sets import Prompt
+from deployctl.vllm.counters.counts import acceptance_rate, mean_acceptance_length
+from deployctl.vllm.counters.metrics import Counters, Restarted, difference, parse
+from deployctl.vllm.counters.unreadable import Unreadable
 
 Told = Callable[[int, int], None]
 """Told before each level: its concurrency and its number of requests."""

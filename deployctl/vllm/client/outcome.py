@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-import httpx
-
 Kind = Literal[
     "refused",
     "timeout",
@@ -55,6 +53,8 @@ def error_answer(words: str, code: int | None) -> RequestFailed:
 @contextmanager
 def translated() -> Iterator[None]:
     """What httpx raises, as the outcome of a request."""
+    import httpx
+
     try:
         yield
     except httpx.ConnectTimeout as error:

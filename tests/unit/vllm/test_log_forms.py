@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deployctl.vllm.acceptance import log_forms
 from deployctl.vllm.acceptance.acceptance_log import LogCounts, Mixed, pool, scan
-from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
+from deployctl.vllm.counters.counts import Counts, mean_acceptance_length
 from tests.unit.vllm.test_acceptance_log import fields
 from tests.unit.vllm.test_counts import counted
 
