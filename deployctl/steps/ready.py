@@ -73,13 +73,16 @@ class ReadyStep(Step):
         generates, why = life.generates(answers)
         if generates is False:
             return Plan("check", reason=f"it does not generate: {why}")
+        unknown = "" if generates else f"whether it generates is unknown: {why}"
+        if unknown and not life.refuses(answers):
+            return Plan("check", reason=unknown)
         evidence = {
             **identity(unit),
             "started": unit["started"],
             "release": release,
             "restarts": unit["restarts"],
         }
-        return Plan("unchanged", evidence=evidence)
+        return Plan("unchanged", reason=unknown, evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
         readiness = Readiness(self, context)

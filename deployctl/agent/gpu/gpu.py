@@ -83,9 +83,11 @@ def _by_nvml(call: Call, timeout: float, unknown: str) -> GpuState:
         return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
     apps = nvml.apps(told["gpus"])
     gpus: Any = told["gpus"]
+    unified.mark(gpus)
     answer = _present(gpus, None)
     answer["remarks"], answer["apps"] = [unknown], apps or []
     answer["apps_unknown"] = "NVML does not report the processes" if apps is None else None
+    unified.fill(told["gpus"], answer["apps"], answer["apps_unknown"])
     return answer
 
 

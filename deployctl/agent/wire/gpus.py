@@ -24,10 +24,11 @@ class GpuRow(TypedDict):
 
 class Gpu(GpuRow, total=False):
     """One GPU: `minor` is its /dev/nvidiaN, `unified` whether its memory is the machine's,
-    `remarks` what nvidia-smi said about it besides."""
+    `memory_available` how much of that can be had, `remarks` what nvidia-smi said about it besides."""
 
     minor: Optional[int]
     unified: bool
+    memory_available: Optional[int]
     remarks: List[str]
 
 
