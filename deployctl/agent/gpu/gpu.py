@@ -64,7 +64,7 @@ def state(call: Call, timeout: float = TIMEOUT) -> GpuState:
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
     unified.mark(table.rows)
-    # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
+    # The kernel's own list shows that none is missing, whatever else nvidia-smi printed.
     whole = len(table.rows) == devices.gpu_count()
     answer = _present(table.rows, None)
     answer["remarks"] = list(table.remarks)

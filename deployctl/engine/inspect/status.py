@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent, HttpAnswer, Listener, Releases, UnitState
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
@@ -25,7 +26,7 @@ from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.ready import HEALTH
 from deployctl.steps.servers import life
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
-from deployctl.steps.servers.stopping import reachable
+from deployctl.steps.servers.stopping import base_url
 
 CONFIG = Key[FileContent]("config")
 FRONT = Key[UnitState]("front")
@@ -33,6 +34,8 @@ FRONT_PORT = Key[Listener]("front.port")
 FRONT_LEDGER = Key[list[dict[str, Any]]]("front.ledger")
 
 SCHEMA = "deployctl.status/1"
+PAUSE = 2.0
+"""Seconds between two readings of what a server generates."""
 GONE = ("lost", "failed", "exited")
 """States of a server that ended without having been stopped: some of it may live on."""
 UNREACHED = {"healthy": False, "state": "unknown"}
@@ -40,8 +43,7 @@ UNREACHED = {"healthy": False, "state": "unknown"}
 
 
 def _questions(profile: Profile) -> dict[str, Question[Any]]:
-    name, serve = profile.name, profile.serve
-    url = f"http://{reachable(serve.host)}:{serve.port}"
+    name, serve, url = profile.name, profile.serve, base_url(profile)
     asked: list[Question[Any]] = [
         Question(RELEASES, Call(releases.state, profile=name, last=20)),
         Question(UNIT, Call(units.state, name=name)),
@@ -59,6 +61,8 @@ def survey(profile: Profile) -> dict[str, Any]:
         serving = slots.serving(connected.session, profile)
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
+        if life.waits(answers) and _answers(answers.get(HEALTH)):
+            answers = answers.renewed(_made(serving, connected))
         found = {**_host(answers), "unit": serving.name}
         if found["state"] in GONE:
             found |= left(Deployment(serving, host), connected)
@@ -66,6 +70,16 @@ def survey(profile: Profile) -> dict[str, Any]:
 
     hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+
+
+def _made(serving: Profile, connected: Connected) -> Answers:
+    """Whether a server that kept us waiting works for others: two more readings."""
+    url = f"{base_url(serving)}/metrics"
+    readings = []
+    for pause in (0.0, PAUSE):
+        cancel.sleep(pause)
+        readings.append(connected.session.call(network.http, method="GET", url=url))
+    return Answers({life.MADE: life.made(readings)})
 
 
 def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:

@@ -60,7 +60,9 @@ def live(answer: FileContent | RemoteError) -> Slot | None:
 
 
 def listens(answer: FileContent | RemoteError) -> Address | None:
-    """Where the front was told to listen, from the answer to `ask_live`; None where it was not."""
+    """Where the front was configured to listen, from the answer to `ask_live`; None where it was
+    not.
+    """
     found = _front(answer)
     return (str(found.get("host")), int(found.get("port") or 0)) if found else None
 
@@ -80,7 +82,7 @@ def serving(session: Session, profile: Profile) -> Profile:
 
 
 def idle(profile: Profile, serving: Profile) -> Slot:
-    """The slot for the next release, beside the profile that `serving` told."""
+    """The slot for the next release, beside the profile that `serving` named."""
     return "green" if serving.name == f"{profile.name}.blue" else "blue"
 
 

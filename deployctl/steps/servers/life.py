@@ -7,7 +7,7 @@ waiting requests read 0.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.agent.wire.answers import HttpAnswer
@@ -22,8 +22,11 @@ from deployctl.steps.servers.in_flight import counted
 from deployctl.steps.servers.stopping import base_url
 from deployctl.vllm.client.outcome import REFUSALS, kind_of
 from deployctl.vllm.client.server_words import of_body
+from deployctl.vllm.counters.metrics import generated
+from deployctl.vllm.counters.unreadable import Unreadable
 
 LIFE, LOAD = Key[HttpAnswer]("life"), Key[HttpAnswer]("load")
+MADE = Key[int | None]("made")
 WITHIN = 10.0
 """Seconds for a completion of one token."""
 
@@ -57,6 +60,9 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
         unknown = answers.unknown(LIFE)
         return None, unknown.reason if unknown else "not asked"
     status = answer["status"]
+    tokens = answers.get(MADE)
+    if status is None and tokens:
+        return True, f"it is busy: {tokens} tokens for others while ours had to wait"
     if status is None:
         flying = in_flight(answers)
         beside = "" if flying is None else f", {flying} requests in flight"
@@ -77,8 +83,24 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
     return False, f"/v1/completions answers {status}{words}"
 
 
+def waits(answers: Answers) -> bool:
+    """Whether no completion came in time: it hangs, or is busy with those of others."""
+    answer = answers.get(LIFE)
+    return answer is not None and answer["status"] is None
+
+
+def made(readings: Sequence[HttpAnswer]) -> int | None:
+    """Tokens that a server generated between two readings of /metrics; a completion of others'
+    is proof of life as well. None where they do not tell."""
+    try:
+        first, last = (generated(one["body"]) if one["status"] == 200 else None for one in readings)
+    except Unreadable:
+        return None
+    return None if first is None or last is None else max(0, last - first)
+
+
 def refuses(answers: Answers) -> bool:
-    """Whether it is alive and lets nobody ask: without its key, or too often."""
+    """Whether it is alive and allows no request: without its key, or too often."""
     answer = answers.get(LIFE)
     if answer is None or not answer["status"]:
         return False
