@@ -24,6 +24,8 @@ builder, project
     vLLM's repository whose C extensions a real uv builds (tests.hosts.builds.project.Project).
 """
 
+import gc
+
 import hypothesis
 import pytest
 
@@ -32,6 +34,9 @@ from tests.hosts.lab.fixtures import lab, sshd, whole_lab
 from tests.hosts.served.fixtures import served, webhook
 
 __all__ = ["builder", "lab", "project", "served", "sshd", "webhook", "whole_lab"]
+
+REAL_SERVER = 2400.0
+"""Seconds for a test of one, of which its build is a part: longer, and it hangs."""
 
 # A busy machine is no counterexample.
 hypothesis.settings.register_profile(
@@ -43,10 +48,24 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("deployctl")
 
 
+# Nothing that is imported or collected becomes garbage: the collector looks through none of it.
+gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Collect garbage again from here, among what the tests make."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker has the real server, and what takes longest begins first."""
     for item in items:
-        if item.get_closest_marker("vllm") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("vllm"))
+        if item.get_closest_marker("vllm"):
+            # The first of them deploys it.
+            item.add_marker(pytest.mark.timeout(REAL_SERVER))
+            if not item.get_closest_marker("xdist_group"):
+                item.add_marker(pytest.mark.xdist_group("vllm"))
     items.sort(key=lambda item: not item.get_closest_marker("long"))

@@ -23,8 +23,8 @@ from deployctl.steps.measuring.gates import (
     gate_plan,
     gate_questions,
     one_process,
-    open_client,
 )
+from deployctl.steps.servers.client import open_client
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.outcome import REFUSALS
 from deployctl.vllm.client.smoke import Expectation
@@ -49,7 +49,7 @@ class SmokeStep(Step):
     uses = (SERVER,)
     compared = ("verdict",)
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         return gate_questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:

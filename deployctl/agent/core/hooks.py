@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
-from . import programs
+from ..wire.jobs import HookAnswer
+from . import inheritance, programs
 from .interface import AgentError, Call
 
 KEPT = 4000
@@ -16,7 +17,7 @@ def run(
     text: str = "",
     timeout: float = 60.0,
     env: Optional[Dict[str, str]] = None,
-) -> Dict[str, Any]:
+) -> HookAnswer:
     """Run a command with `text` on its standard input: `rc` (None where it had to be ended),
     `output` and `errors` (the last 4000 characters). Errors: `not-found` where there is no such
     program, `not-started` where it cannot be started."""
@@ -24,7 +25,8 @@ def run(
     if program is None:
         raise AgentError("not-found", "there is no program %s on this host" % argv[0])
     try:
-        answer = programs.ask(call, [program, *argv[1:]], timeout, env, text)
+        allowed = inheritance.BUILD
+        answer = programs.ask(call, [program, *argv[1:]], timeout, env, text, allowed=allowed)
     except OSError as error:
         raise AgentError("not-started", "%s cannot be started: %s" % (program, error)) from error
     return {

@@ -8,10 +8,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from typing import BinaryIO, Dict, NamedTuple, Optional, Sequence, cast
 
 from . import inheritance
-from .interface import Call
+from .interface import BEAT, Call
 
 
 class Answer(NamedTuple):
@@ -41,7 +42,8 @@ def ask(
     is given `env` and our own variables: where `allowed` is given, those that it allows.
 
     Output goes to files: a program that hangs in the kernel survives SIGKILL and would keep a pipe
-    open. Such a one is left behind, and its answer is None all the same.
+    open. Such a one is left behind, and its answer is None all the same. Until then the controller
+    hears that we wait: a slow disk is not a hanging agent.
     """
     variables = call.environment(env)
     if allowed is not None:
@@ -62,16 +64,27 @@ def ask(
             start_new_session=True,
             umask=call.umask,
         )
-        try:
-            status: Optional[int] = child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            status = None
+        status = _ended(call, child, timeout)
+        if status is None:
             os.killpg(child.pid, signal.SIGKILL)
             try:
                 child.wait(1.0)
             except subprocess.TimeoutExpired:
                 pass
         return Answer(status, _text(out), _text(err))
+
+
+def _ended(call: Call, child: "subprocess.Popen[bytes]", timeout: float) -> Optional[int]:
+    """The exit status of a child; None where it does not end in time."""
+    end = time.monotonic() + timeout
+    while True:
+        left = end - time.monotonic()
+        try:
+            return child.wait(max(0.0, min(BEAT, left)))
+        except subprocess.TimeoutExpired:
+            if left <= BEAT:
+                return None
+            call.beat()
 
 
 def _scratch() -> BinaryIO:

@@ -11,16 +11,15 @@ import os
 import queue
 import threading
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from ..processes import namespaces, processes
 from ..processes.places import Places
+from ..wire.gpus import Holder, Mark
 from .devices import Devices
 
 ANSWER_WITHIN = 2.0
 """Seconds for one process's tables: those of a process stuck in the kernel never come."""
-
-Facts = Dict[str, Any]
 
 
 def read_process(
@@ -28,8 +27,8 @@ def read_process(
     devices: Devices,
     root: str,
     places: Places,
-    matters: Callable[[Facts], bool] = lambda facts: True,
-) -> Iterable[Facts]:
+    matters: Callable[[Holder], bool] = lambda facts: True,
+) -> Iterable[Holder]:
     """What is known of a process, again and again with more of it, the safest tables first.
 
     The last one is complete; where the process does not matter, and nothing of it was hidden,
@@ -37,28 +36,22 @@ def read_process(
     process's memory lock, which a process stuck in a driver may hold for ever: `read_all` goes on
     without it then.
     """
-    base = _living_base(stat)
+    base = _living_base(stat.pid, stat.state)
     unreadable: List[str] = []
-    facts = dict(bare_facts(stat), unreadable=unreadable)
+    facts: Holder = {**bare_facts(stat), "unreadable": unreadable}
     if base is None:
-        yield dict(facts, zombie=True)
+        yield {**facts, "zombie": True}
         return
     marks = Marks(root)
     try:
         facts["namespaces"] = places.namespaces(stat.pid)
     except PermissionError:
         unreadable.append("ns")
-    placed = False
 
-    def known(hidden: Iterable[str] = ()) -> Facts:
-        nonlocal placed
-        found = dict(facts, marks=marks.found(), unreadable=[*unreadable, *hidden])
-        if not placed and (unreadable or matters(found)):
-            placed = True
-            place = _place(stat.pid, base, places)
-            facts.update(place)
-            found.update(place)
-        return found
+    def known(hidden: Iterable[str] = ()) -> Holder:
+        names = [*unreadable, *hidden]
+        found: Holder = {**facts, "marks": marks.found(), "unreadable": names}
+        return placed(found, places) if unreadable or matters(found) else found
 
     facts["devices"] = sorted(_open_devices(base, devices, marks, unreadable))
     yield known(hidden=("maps", "cmdline"))
@@ -69,7 +62,7 @@ def read_process(
     yield known()
 
 
-def bare_facts(stat: processes.Stat) -> Facts:
+def bare_facts(stat: processes.Stat) -> Holder:
     """What anybody may know of a process."""
     return {
         "pid": stat.pid,
@@ -96,13 +89,13 @@ def bare_facts(stat: processes.Stat) -> Facts:
     }
 
 
-def _living_base(stat: processes.Stat) -> Optional[str]:
+def _living_base(pid: int, state: str) -> Optional[str]:
     """Where the tables lie: a process whose first thread has ended lives on in its others."""
-    base = "/proc/%d" % stat.pid
-    if stat.state not in "ZX":
+    base = "/proc/%d" % pid
+    if state not in "ZX":
         return base
     try:
-        threads = [name for name in os.listdir(base + "/task") if name != str(stat.pid)]
+        threads = [name for name in os.listdir(base + "/task") if name != str(pid)]
         for name in threads:
             if namespaces.read_status("%s/task/%s" % (base, name))["State"][0] not in "ZX":
                 return "%s/task/%s" % (base, name)
@@ -111,12 +104,17 @@ def _living_base(stat: processes.Stat) -> Optional[str]:
     return None
 
 
-def _place(pid: int, base: str, places: Places) -> Facts:
-    """Whose a process is and where it runs."""
+def placed(facts: Holder, places: Places) -> Holder:
+    """The same facts, with whose the process is and where it runs."""
+    pid = facts["pid"]
+    base = _living_base(pid, facts["state"])
+    if base is None:
+        return {**facts, "zombie": True}
     status = namespaces.read_status(base)
     uid = int(status["Uid"].split()[0])
     groups = namespaces.cgroups(pid)
-    place: Facts = {
+    found: Holder = {
+        **facts,
         "uid": uid,
         "user": places.user(uid),
         "inner_pids": [int(number) for number in status.get("NSpid", str(pid)).split()],
@@ -126,8 +124,8 @@ def _place(pid: int, base: str, places: Places) -> Facts:
     }
     # A kernel thread has no executable; that of another user's process may be hidden.
     with suppress(OSError):
-        place["executable"] = os.readlink(base + "/exe")
-    return place
+        found["executable"] = os.readlink(base + "/exe")
+    return found
 
 
 def _open_devices(
@@ -198,7 +196,7 @@ class Marks:
         self._prefixes = _prefixes(root)
         self.beginnings = _beginnings(root)
         """The same in bytes: what names none of them in its tables has no mark."""
-        self._found: Dict[str, Facts] = {}
+        self._found: Dict[str, Mark] = {}
 
     def see(self, how: str, path: str) -> None:
         for kind, prefix in self._prefixes:
@@ -206,7 +204,7 @@ class Marks:
                 name = path[len(prefix) :].split("/", 1)[0]
                 self._found.setdefault(kind + name, {"kind": kind, "name": name, "how": how})
 
-    def found(self) -> List[Facts]:
+    def found(self) -> List[Mark]:
         return [self._found[key] for key in sorted(self._found)]
 
 
@@ -230,18 +228,18 @@ def _beginnings(root: str) -> Tuple[bytes, ...]:
 
 def read_all(
     stats: List[processes.Stat],
-    read: Callable[[processes.Stat], Iterable[Facts]],
+    read: Callable[[processes.Stat], Iterable[Holder]],
     within: float = ANSWER_WITHIN,
-) -> List[Facts]:
+) -> List[Holder]:
     """Read every process's tables; one that does not answer in time is left with what was read.
 
     The reading thread is abandoned then, and another goes on with the rest.
     """
-    found: Dict[int, Facts] = {}
+    found: Dict[int, Holder] = {}
     rest = list(stats)
     while rest:
         answers: "queue.Queue[bool]" = queue.Queue()
-        known: Dict[int, Facts] = {}
+        known: Dict[int, Holder] = {}
         reading = (answers, known, list(rest), read)
         threading.Thread(target=_read_into, args=reading, daemon=True).start()
         while rest:
@@ -249,7 +247,7 @@ def read_all(
                 there = _next(answers, within)
             except queue.Empty:
                 stuck = rest.pop(0)
-                nothing = dict(bare_facts(stuck), unreadable=["everything"])
+                nothing: Holder = {**bare_facts(stuck), "unreadable": ["everything"]}
                 found[stuck.pid] = known.get(stuck.pid, nothing)
                 break
             pid = rest.pop(0).pid
@@ -268,11 +266,11 @@ def _next(answers: "queue.Queue[bool]", within: float) -> bool:
 
 def _read_into(
     answers: "queue.Queue[bool]",
-    known: Dict[int, Facts],
+    known: Dict[int, Holder],
     stats: List[processes.Stat],
-    read: Callable[[processes.Stat], Iterable[Facts]],
+    read: Callable[[processes.Stat], Iterable[Holder]],
 ) -> None:
-    """Read one after the other; say of each whether it is still there."""
+    """Read one after the other; yield whether each is still there."""
     for stat in stats:
         there = True
         try:

@@ -1,15 +1,15 @@
-"""What both gates share: when an earlier result still holds, and a client of the served port."""
+"""What the gates share: when an earlier result still holds, and which process was asked."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
+from deployctl.steps import facts
+from deployctl.steps.facts import RELEASES, UNIT
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
     Answers,
@@ -23,8 +23,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models.loaded_drafter import config_on_disk
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers.process import identity
-from deployctl.vllm.client.client import Client
+from deployctl.steps.servers.process import Identity, identity
 
 ASKED = "asked"
 """The evidence's key for the digest of what was asked, so that another one is measured again."""
@@ -36,13 +35,9 @@ CONFIG = "drafter_config"
 """The evidence's key for the drafter's config.json as it lay there then."""
 
 
-def gate_questions(wanted: Deployment) -> list[Question]:
+def gate_questions(wanted: Deployment) -> list[Question[Any]]:
     """Which release serves, what it has proven, and whether it still runs."""
-    name = wanted.profile.name
-    return [
-        Question("releases", "releases.state", {"profile": name}),
-        Question("unit", "units.state", {"name": name}),
-    ]
+    return [facts.release_state(wanted), facts.unit(wanted)]
 
 
 def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Plan:
@@ -51,10 +46,10 @@ def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Pl
         return Plan("check", reason="asked for")
     try:
         release = release_paths(wanted, answers).release
-        releases, unit = answers["releases"], answers["unit"]
+        releases, unit = answers[RELEASES], answers[UNIT]
     except Unanswered as error:
         return Plan("check", reason=str(error))
-    if unit["state"] != "running" or unit.get("release") != release:
+    if unit["state"] != "running" or unit["release"] != release:
         return Plan("check", reason="the wanted release does not run")
     manifest = releases["releases"].get(release) or {}
     evidence: Evidence = (manifest.get("evidence") or {}).get(gate) or {}
@@ -111,21 +106,10 @@ def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
     )
 
 
-def _process(context: Context) -> dict[str, Any]:
+def _process(context: Context) -> Identity:
     return identity(context.session.call(units.state, name=context.wanted.profile.name))
 
 
 def asked_digest(settings: Any) -> str:
     """A digest of a gate's settings."""
     return digest(settings.model_dump(mode="json"))
-
-
-def api_key(profile: Profile) -> str | None:
-    """The key that requests carry: from the variable that the profile names."""
-    secret = profile.serve.api_key
-    return None if secret is None else os.environ.get(secret.env)
-
-
-def open_client(context: Context) -> Client:
-    """A client of the served port, through a tunnel where one is needed."""
-    return Client(context.base_url(), api_key(context.wanted.profile))

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from deployctl.vllm.acceptance import counter_names
-from deployctl.vllm.acceptance.counter_names import Sums
-from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.unreadable import Unreadable, whole
+from deployctl.vllm.counters import counter_names
+from deployctl.vllm.counters.counter_names import Sums
+from deployctl.vllm.counters.counts import Counts
+from deployctl.vllm.counters.unreadable import Unreadable, whole
 
 IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
+GENERATED = ("vllm:generation_tokens_total{", "vllm:generation_tokens_total ")
 STARTED = "process_start_time_seconds"
 LONGEST_LINE = 1 << 16
 """Characters of a line; the parser of labels needs time that grows with its square."""
@@ -56,7 +55,7 @@ def parse(text: str, model: str | None = None) -> Counters:
     """
     sums = Sums()
     identities: dict[str, float] = {}
-    for name, labels, value in _samples(text):
+    for name, labels, value in _samples(text.removeprefix("\ufeff")):
         if name == STARTED or name.endswith("_created"):
             identities[f"{name}{sorted(labels.items())}"] = value
         else:
@@ -77,9 +76,18 @@ def in_flight(text: str) -> int | None:
 
     Only their lines are read: a text that was cut off at its end is good enough.
     """
-    lines = [line for line in text.splitlines(keepends=True) if line.startswith(IN_FLIGHT)]
+    return _sum(text, IN_FLIGHT, "vllm:num_requests")
+
+
+def generated(text: str) -> int | None:
+    """Tokens that a server has generated since its start, read like `in_flight`."""
+    return _sum(text, GENERATED, "vllm:generation_tokens")
+
+
+def _sum(text: str, names: tuple[str, ...], what: str) -> int | None:
+    lines = [line for line in text.splitlines(keepends=True) if line.startswith(names)]
     counts = [value for _, _, value in _samples("".join(lines))]
-    return whole(sum(counts), "vllm:num_requests") if counts else None
+    return whole(sum(counts), what) if counts else None
 
 
 def difference(before: Counters, after: Counters) -> Counters:
@@ -105,6 +113,8 @@ def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
     for line in text.split("\n"):
         if len(line) > LONGEST_LINE:
             raise Unreadable(f"not a Prometheus exposition: a line of {len(line)} characters")
+    from prometheus_client.parser import text_string_to_metric_families
+
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
