@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.answers import UnitState
 from deployctl.errors import NotReady
 from deployctl.hosts.operations import files, network, units
+from deployctl.steps import facts
+from deployctl.steps.facts import UNIT
 from deployctl.steps.identity import FRONT, MAIN, full_name, unit_home
 from deployctl.steps.interface import (
     STOPPED,
@@ -36,14 +39,13 @@ class DownStep(Step):
     idle = "nothing of the profile runs"
     done = "the server was stopped, nothing serves"
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        unit = Question("unit", "units.state", wanted.unit_id)
-        return [unit, siblings.question(wanted)]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        return [facts.unit(wanted), siblings.question(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        found: Mapping[str, Any] = answers[siblings.UNITS]
+        found = answers[siblings.UNITS]
         changes = [
-            Change(_called(wanted, unit), f"pid {found[unit].get('pid')}", "stopped")
+            Change(_called(wanted, unit), f"pid {found[unit]['pid']}", "stopped")
             for unit in _running(found)
         ]
         changes += [
@@ -51,12 +53,12 @@ class DownStep(Step):
             for unit in left_over(found)
         ]
         if not changes:
-            evidence = {"state": answers["unit"]["state"], "members": []}
+            evidence = {"state": answers[UNIT]["state"], "members": []}
             return Plan("unchanged", reason="nothing runs", evidence=evidence)
         return Plan("change", tuple(changes))
 
     def apply(self, context: Context, plan: Plan) -> None:
-        found: Mapping[str, Any] = context.answers[siblings.UNITS]
+        found = context.answers[siblings.UNITS]
         plain = left_over(found)
         # The front goes first: no client is led to what ends.
         ending = [unit for unit in _running(found) if unit not in plain]
@@ -92,7 +94,7 @@ class DownStep(Step):
         return in_words(ended["evidence"])
 
 
-def _running(found: Mapping[str, Any]) -> list[str]:
+def _running(found: Mapping[str, UnitState]) -> list[str]:
     """The units of which anything runs, what leads clients to the others first."""
     order = sorted(found, key=lambda unit: (unit != FRONT, unit != MAIN))
     return [unit for unit in order if siblings.runs(found[unit])]

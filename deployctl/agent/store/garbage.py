@@ -10,6 +10,14 @@ from ..core import layout
 from ..core.atomic_files import read_json
 from ..core.interface import AgentError, Call
 from ..supervision import jobs, units
+from ..wire.stored import (
+    Collected,
+    Inventory,
+    Stored,
+    StoredJob,
+    StoredRelease,
+    StoredUnit,
+)
 from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
@@ -20,35 +28,46 @@ Inode = Tuple[int, int]
 """device and inode"""
 
 
-def inventory(call: Call) -> Dict[str, Any]:
+def inventory(call: Call) -> Inventory:
     """`profiles`: by name each unit's `current`, `previous`, `running` (a release or None) and
     `releases` (by id: `sealed` and, until it is launched, `prepared` as Unix times or None,
     `environment`, `models`, `mentions`, `bytes`); `environments`, `jobs`, `models` and `wheels` by
     name with `bytes` (a hard-linked file counts where it is met first) and, for a job, `state` and
     `label`."""
     seen: Dict[Inode, bool] = {}
-    found: Dict[str, Any] = {"profiles": {}}
-    for name in profiles(call):
-        own = {unit: _unit(call, name, unit, seen) for unit in layout.units(call.root, name)}
-        found["profiles"][name] = own
-    for kind in KINDS:
-        found[kind] = {
-            entry: {"bytes": _bytes(call, path, seen)}
-            for entry, path in _entries(os.path.join(call.root, kind))
-        }
-    for name in found["jobs"]:
-        now = _job(call, name)
-        found["jobs"][name].update(state=now["state"], label=now.get("label") or {})
-    return found
-
-
-def _job(call: Call, name: str) -> Dict[str, Any]:
-    return {"state": "none"} if name.startswith(ASIDE) else jobs.state(call, name)
-
-
-def _unit(call: Call, profile: str, unit: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+    kept = {
+        name: {unit: _unit(call, name, unit, seen) for unit in layout.units(call.root, name)}
+        for name in profiles(call)
+    }
+    caches, environments, works, models, wheels = (_stored(call, kind, seen) for kind in KINDS)
     return {
-        **_used(call, profile, unit),
+        "profiles": kept,
+        "caches": caches,
+        "environments": environments,
+        "jobs": {name: _job(call, name, found["bytes"]) for name, found in works.items()},
+        "models": models,
+        "wheels": wheels,
+    }
+
+
+def _stored(call: Call, kind: str, seen: Dict[Inode, bool]) -> Dict[str, Stored]:
+    entries = _entries(os.path.join(call.root, kind))
+    return {name: {"bytes": _bytes(call, path, seen)} for name, path in entries}
+
+
+def _job(call: Call, name: str, size: int) -> StoredJob:
+    if name.startswith(ASIDE):
+        return {"state": "none", "label": {}, "bytes": size}
+    now = jobs.state(call, name)
+    return {"state": now["state"], "label": now.get("label") or {}, "bytes": size}
+
+
+def _unit(call: Call, profile: str, unit: str, seen: Dict[Inode, bool]) -> StoredUnit:
+    current, previous, running = _used(call, profile, unit)
+    return {
+        "current": current,
+        "previous": previous,
+        "running": running,
         "releases": {
             release: _release(call, path, seen)
             for release, path in _entries(call.unit(profile, unit, "releases"))
@@ -56,18 +75,24 @@ def _unit(call: Call, profile: str, unit: str, seen: Dict[Inode, bool]) -> Dict[
     }
 
 
-def _used(call: Call, profile: str, unit: str) -> Dict[str, Optional[str]]:
-    """The releases of a unit that somebody refers to, by what they are to it."""
+def _used(call: Call, profile: str, unit: str) -> List[Optional[str]]:
+    """The releases of a unit that are current, previous and running."""
     now = units.state(call, profile, unit)
     alive = now["state"] in ("starting", "running") or bool(now["members"])
-    links = {name: _target(call.unit(profile, unit, name)) for name in layout.LINKS}
-    return {**links, "running": now["release"] if alive else None}
+    links = [_target(call.unit(profile, unit, name)) for name in layout.LINKS]
+    return [*links, now["release"] if alive else None]
 
 
-def _release(call: Call, path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+def _release(call: Call, path: str, seen: Dict[Inode, bool]) -> StoredRelease:
     if os.path.basename(path).startswith(ASIDE):
-        nothing = {"sealed": None, "prepared": None, "environment": None}
-        return dict(nothing, models=[], mentions=[], bytes=_bytes(call, path, seen))
+        return {
+            "sealed": None,
+            "prepared": None,
+            "environment": None,
+            "models": [],
+            "mentions": [],
+            "bytes": _bytes(call, path, seen),
+        }
     environment = _target(os.path.join(path, "environment"))
     seal = os.path.join(path, "environment", "seal.json")
     # One that runs and was never sealed has its model in its launch line alone.
@@ -123,7 +148,7 @@ def _target(link: str) -> Optional[str]:
     return os.path.basename(os.readlink(link)) if os.path.islink(link) else None
 
 
-def _entries(folder: str) -> List[Any]:
+def _entries(folder: str) -> List[Tuple[str, str]]:
     if not os.path.isdir(folder):
         return []
     return sorted((e.name, e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False))
@@ -145,18 +170,18 @@ def _bytes(call: Call, path: str, seen: Dict[Inode, bool]) -> int:
     return total
 
 
-def remove(call: Call, kind: str, name: str, profile: str = "", unit: str = "") -> Dict[str, Any]:
+def remove(call: Call, kind: str, name: str, profile: str = "", unit: str = "") -> Collected:
     """Remove one release (`kind` "releases", of a profile's unit) or entry of another kind.
 
     Refused (`in-use`) for what is current, previous or running, and for a job that runs. It is
     moved aside first, so that half of it is never met under its name.
     """
     if kind == "releases":
-        if name in _used(call, profile, unit).values():
+        if name in _used(call, profile, unit):
             raise AgentError("in-use", "release %s is current, previous or running" % name)
         path = os.path.join(call.unit(profile, unit, "releases"), name)
     elif kind in KINDS:
-        if kind == "jobs" and _job(call, name)["state"] == "running":
+        if kind == "jobs" and _job(call, name, 0)["state"] == "running":
             raise AgentError("in-use", "job %s runs" % name)
         path = os.path.join(call.root, kind, name)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployctl.agent.wire.answers import Releases
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.entries import made_from
@@ -13,6 +14,7 @@ from deployctl.engine.run import front
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.strategies.blue_green import other
+from deployctl.hosts.operations import release_status, releases
 from deployctl.hosts.session import Session
 from deployctl.steps import registry
 from deployctl.steps.identity import SLOTS
@@ -91,22 +93,22 @@ def _figure(manifest: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def _releases(session: Session, wanted: Deployment) -> tuple[dict[str, Any], dict[str, Any]]:
+def _releases(session: Session, wanted: Deployment) -> tuple[Releases, dict[str, Any]]:
     """A profile's releases as `releases.state` has them, those that failed among them, and those
     alone. With two units, current is what the live one serves and previous what the other did."""
     serving = front.serving(session, wanted)
     found, failed = _of_one(session, serving)
     if serving.unit in SLOTS:
         beside, more = _of_one(session, siblings.of_unit(wanted, other(serving.unit)))
-        releases = {**beside["releases"], **found["releases"]}
-        found = {**found, "previous": beside["current"], "releases": releases}
+        found["releases"] = {**beside["releases"], **found["releases"]}
+        found["previous"] = beside["current"]
         failed = {**more, **failed}
     return found, failed
 
 
-def _of_one(session: Session, wanted: Deployment) -> tuple[dict[str, Any], dict[str, Any]]:
-    found = session.call("releases.state", **wanted.unit_id, last=1)
-    failed = session.call("release_status.failed", **wanted.unit_id)
+def _of_one(session: Session, wanted: Deployment) -> tuple[Releases, dict[str, Any]]:
+    found = session.call(releases.state, **wanted.unit_id, last=1)
+    failed = session.call(release_status.failed, **wanted.unit_id)
     # One that failed has no manifest, and what was noted of it is of the same form.
     found["releases"].update(failed)
     return found, failed
@@ -119,7 +121,7 @@ def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         found, failed = _releases(connected.session, Deployment(profile, host))
         ids = [resolve(profile.name, found, name) for name in (one, other)]
-        old, new = (found["releases"][name] for name in ids)
+        old, new = (found["releases"][name] or {} for name in ids)
         errors = {name: failed[name]["error"] for name in ids if name in failed}
         return {"old": ids[0], "new": ids[1], "failed": errors, **manifests(old, new)}
 

@@ -13,8 +13,9 @@ from deployctl.config.models import ModelSource
 from deployctl.config.profile import Profile
 from deployctl.engine.run import front
 from deployctl.engine.run.connect import connect
-from deployctl.errors import ConfigError, RemoteError, UsageError
-from deployctl.hosts.session import Call
+from deployctl.errors import ConfigError, UsageError
+from deployctl.hosts.operations import files, releases
+from deployctl.steps import facts
 from deployctl.steps.identity import unit_home
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.models import sources
@@ -89,7 +90,7 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
     """
     host = profile.hosts[0]
     wanted = Deployment(profile, host)
-    drafter = sources.source(wanted, "drafter")
+    drafter = sources.source(wanted, facts.DRAFTER)
     settings = serve_settings(
         wanted, PROGRAM, MODEL, DRAFTER if drafter else None, read(profile.build.source.release)
     )
@@ -126,9 +127,9 @@ def deployed(profile: Profile) -> Mapping[str, Any]:
     host = profile.hosts[0]
     with connect(host) as connected:
         unit = front.serving(connected.session, Deployment(profile, host)).unit_id
-        current = connected.session.call("releases.state", **unit)["current"]
+        current = connected.session.call(releases.state, **unit)["current"]
         path = f"{unit_home(unit)}/releases/{current}/launch.json"
-        found = connected.session.call("files.read", path=path) if current else None
+        found = connected.session.call(files.read, path=path) if current else None
     if found is None or not found["exists"]:
         raise UsageError(
             f"{host.name}: no release of profile {profile.name} is deployed",
@@ -174,7 +175,7 @@ def _gpus(profile: Profile) -> int:
 
 def _drafter_config(wanted: Deployment, given: Path | None) -> str | None:
     """The config.json that the drafter must have; None where the profile changes nothing."""
-    drafter, source = wanted.profile.drafter, sources.source(wanted, "drafter")
+    drafter, source = wanted.profile.drafter, sources.source(wanted, facts.DRAFTER)
     if drafter is None or source is None or not drafter.config:
         return None
     try:
@@ -188,11 +189,9 @@ def _drafter_config(wanted: Deployment, given: Path | None) -> str | None:
 
 def _upstream(wanted: Deployment, source: ModelSource) -> str:
     if source.bundled is not None:
-        return sources.config_text(wanted, Answers({}), "drafter")
-    question = sources.question(wanted, "drafter")
+        return sources.config_text(wanted, Answers({}), facts.DRAFTER)
+    question = sources.question(wanted, facts.DRAFTER)
     assert question is not None, "there is a drafter model"
     with connect(wanted.host) as connected:
-        (answer,) = connected.session.ask([Call(question.op, question.args)])
-    if isinstance(answer, RemoteError):
-        raise answer
-    return sources.config_text(wanted, Answers({"drafter": answer}), "drafter")
+        answer = connected.session.follow(question.call, None)
+    return sources.config_text(wanted, Answers({question.key: answer}), question.key)

@@ -11,7 +11,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.engine.run.connect import connect
 from deployctl.errors import DeployError, UsageError
-from deployctl.hosts.operations import releases, units
+from deployctl.hosts.operations import environment, modules, releases, units
 from deployctl.hosts.session import Session
 from deployctl.steps.identity import UnitId, full_name, unit_home
 from deployctl.vllm.fixes.registry import probe_source
@@ -62,20 +62,20 @@ def on_host(host: HostSettings, path: str | None) -> list[dict[str, Any]]:
 def _current(session: Session) -> dict[str, str]:
     """The environments' packages by the profiles that serve them."""
     found = {}
-    for profile in session.call("releases.profiles"):
+    for profile in session.call(releases.profiles):
         for name in session.call(units.listing, profile=profile):
             unit: UnitId = {"profile": profile, "unit": name}
             current = session.call(releases.state, **unit)["current"]
             if current is not None:
                 place = f"{unit_home(unit)}/releases/{current}/environment"
-                facts = session.call("environment.complete", environment=place)
+                facts = session.call(environment.complete, environment=place)
                 found[f"{full_name(profile, name)} {current}"] = str(facts["site_packages"])
     return found
 
 
 def _ask(session: Session, tree: str) -> dict[str, Any]:
     report = session.call(
-        "modules.run",
+        modules.run,
         source=probe_source(),
         function="examine",
         args={"tree": tree},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
@@ -16,7 +17,6 @@ from deployctl.engine.run.front import Front
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.pair import Pair
 from deployctl.engine.run.plan import (
-    RELEASES,
     ask,
     needs_release,
     questions,
@@ -28,6 +28,7 @@ from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.turns import Turns
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import RemoteError
+from deployctl.steps.facts import RELEASES, known_releases
 from deployctl.steps.interface import STOPPED, Answers, Deployment, Question, Step
 from deployctl.steps.servers import siblings
 
@@ -94,11 +95,11 @@ class Asking:
         found = answers[RELEASES]["current"], wanted_release(self.wanted, answers)
         return stays(self.steps, self.wanted, *found)
 
-    def _questions(self) -> dict[str, Question]:
+    def _questions(self) -> dict[str, Question[Any]]:
         asked = questions(self.steps, self.wanted)
         return {RELEASES: asked[RELEASES]} if self.options.release else asked
 
-    def _locked(self, connected: Connected, asked: Mapping[str, Question]) -> Answers:
+    def _locked(self, connected: Connected, asked: Mapping[str, Question[Any]]) -> Answers:
         """Take the lock and ask in the same round trip, where the lock is free and in no order."""
         name, run = self.wanted.profile.name, self.run_record
         take = lock.take(name, run.run, playbook=run.playbook)
@@ -116,7 +117,7 @@ class Asking:
         return answers
 
     def _settled(
-        self, connected: Connected, asked: Mapping[str, Question], answers: Answers
+        self, connected: Connected, asked: Mapping[str, Question[Any]], answers: Answers
     ) -> Answers:
         self.wanted, answers = settle(
             self.resolution,
@@ -138,16 +139,16 @@ class Asking:
 
     def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
         """Turn to what is current where the wanted release failed before; it may need healing."""
-        if self.pair is not None or (answers.get(RELEASES) or {}).get("current") is None:
+        if self.pair is not None or known_releases(answers)["current"] is None:
             return answers
         return self._pin(connected, answers, CURRENT) if self._declined(answers) else answers
 
     def _declined(self, answers: Answers) -> bool:
         """Whether the wanted release failed before, and nothing has changed since."""
         release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
-        found = answers.get(RELEASES) or {}
+        found = known_releases(answers)
         digest = ledger.profile_digest(self.wanted.profile)
-        before = ledger.failed_before(found.get("ledger") or [], release, digest)
+        before = ledger.failed_before(found["ledger"], release, digest)
         if before is None or found["current"] == release:
             return False
         text = f"release {release} failed in run {before}: not retried, nothing changed since"

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from deployctl import cancel
+from deployctl.agent.wire.answers import FileContent
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import HostError
 from deployctl.hosts.bundle import bundle
-from deployctl.hosts.operations import files, network, units
-from deployctl.hosts.session import Session
+from deployctl.hosts.operations import files, network, releases, units
+from deployctl.hosts.session import Call, Session
 from deployctl.steps.identity import FRONT, MAIN, SLOTS
-from deployctl.steps.interface import Answers, Deployment, Question
+from deployctl.steps.interface import Answers, Deployment, Key, Question
 from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import RUNNING, strangers
 from deployctl.steps.servers.stopping import REQUESTS, stop_unit, together
@@ -26,7 +26,8 @@ from deployctl.steps.servers.stopping import REQUESTS, stop_unit, together
 POLL = 0.5
 LIMIT = 15.0
 """Seconds for the front to listen."""
-FILE, LEDGER = "front.file", "front.ledger"
+FILE = Key[FileContent]("front.file")
+LEDGER = Key[list[dict[str, Any]]]("front.ledger")
 
 
 def front_file(profile: str) -> str:
@@ -34,26 +35,26 @@ def front_file(profile: str) -> str:
     return f"@/profiles/{profile}/front.json"
 
 
-def question(wanted: Deployment) -> Question:
+def question(wanted: Deployment) -> Question[FileContent]:
     """What tells which unit serves."""
-    return Question(FILE, "files.read", {"path": front_file(wanted.profile.name)})
+    return Question(FILE, Call(files.read, path=front_file(wanted.profile.name)))
 
 
-def questions(wanted: Deployment) -> dict[str, Question]:
+def questions(wanted: Deployment) -> dict[str, Question[Any]]:
     """What must be known of a profile with several units before any of them is worked on."""
-    ledger = Question(LEDGER, "releases.ledger", {"profile": wanted.profile.name, "last": 50})
-    return {one.key: one for one in (question(wanted), siblings.question(wanted), ledger)}
+    ledger = Question(LEDGER, Call(releases.ledger, profile=wanted.profile.name, last=50))
+    return {str(one.key): one for one in (question(wanted), siblings.question(wanted), ledger)}
 
 
-def settings(answer: Any) -> dict[str, Any]:
+def settings(answer: FileContent | None) -> dict[str, Any]:
     """The front's settings, from the answer; empty where it has none yet."""
-    if not isinstance(answer, Mapping) or not answer.get("exists"):
+    if answer is None or not answer["exists"]:
         return {}
-    found: dict[str, Any] = json.loads(answer["text"])
+    found: dict[str, Any] = json.loads(answer["text"] or "")
     return found
 
 
-def live(answer: Any) -> str | None:
+def live(answer: FileContent | None) -> str | None:
     """The unit that serves, from the answer; None where clients were never led to any."""
     found = settings(answer).get("slot")
     return str(found) if found in SLOTS else None
@@ -63,8 +64,7 @@ def serving(session: Session, wanted: Deployment) -> Deployment:
     """What is wanted of the unit that serves; of the profile's own where it has no others."""
     if not strategy(wanted.profile).beside:
         return wanted
-    asked = question(wanted)
-    unit = live(session.call(files.read, path=asked.args["path"]))
+    unit = live(session.call(files.read, path=front_file(wanted.profile.name)))
     return siblings.of_unit(wanted, unit or MAIN)
 
 
@@ -105,10 +105,10 @@ class Front:
         """Raise where somebody else holds the port, before anything makes way for it."""
         port = self.wanted.profile.serve.port
         found = self.session.call(units.listing, profile=self.wanted.profile.name)
-        ours = [
-            m for unit in (FRONT, MAIN) for m in (found.get(unit) or siblings.ABSENT)["members"]
-        ]
-        others = strangers(self.session.call(network.listener, port=port), {"members": ours})
+        ours = [found.get(unit) or siblings.ABSENT for unit in (FRONT, MAIN)]
+        members = [member for unit in ours for member in unit["members"]]
+        holds = self.session.call(network.listener, port=port)
+        others = strangers(holds, {**siblings.ABSENT, "members": members})
         if others:
             raise HostError(
                 self.wanted.host.name,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from deployctl import cancel
+from deployctl.agent.wire.answers import UnitState
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.plan import HostPlan
-from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted
-from deployctl.hosts.session import Call, Session
+from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted, RemoteError
+from deployctl.hosts.operations import units
+from deployctl.hosts.session import Session
 from deployctl.steps import registry
 from deployctl.steps.identity import UnitId
 from deployctl.steps.interface import Deployment
@@ -87,11 +87,9 @@ def left_behind(session: Session, unit_id: UnitId) -> str:
     return "nothing serves" + (f"; processes left: {rest}" if rest else "")
 
 
-def _unit(session: Session, unit_id: UnitId) -> dict[str, Any] | HostError:
-    """The profile's unit as it is now, or why that cannot be known."""
+def _unit(session: Session, unit_id: UnitId) -> UnitState | HostError:
+    """The unit as it is now, or why that cannot be known."""
     try:
-        (unit,) = session.ask([Call("units.state", unit_id)])
-    except ConnectionLost as error:
+        return session.call(units.state, **unit_id)
+    except (ConnectionLost, RemoteError) as error:
         return error
-    found: dict[str, Any] | HostError = unit
-    return found

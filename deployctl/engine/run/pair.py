@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl import cancel, redaction
+from deployctl.agent.wire.answers import UnitState
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.run import events, interruption
@@ -34,7 +35,7 @@ class Pair:
     """The two units of a profile on one host, and the front before them."""
 
     front: Front
-    found: Mapping[str, Any]
+    found: Mapping[str, UnitState]
     """The state of every unit when the run began."""
     ledger: Sequence[Mapping[str, Any]]
     handover: Handover
@@ -48,7 +49,7 @@ class Pair:
         return cls(front, found, entries, Handover(front.live or SLOTS[0], routed=True))
 
     @property
-    def serving(self) -> Mapping[str, Any]:
+    def serving(self) -> UnitState:
         """The state of the unit that served when the run began."""
         return self.found.get(self.front.live or "") or siblings.ABSENT
 
@@ -127,7 +128,7 @@ class Pair:
         within = self.front.wanted.profile.switch.drain if drain else 0.0
         return in_flight.stop_drained(self.front.session, wanted, within, show)
 
-    def _state(self, unit: str) -> Any:
+    def _state(self, unit: str) -> UnitState:
         about = siblings.of_unit(self.front.wanted, unit).unit_id
         return self.front.session.call(units.state, **about)
 

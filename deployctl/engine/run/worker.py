@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl import cancel, redaction
+from deployctl.agent.wire.answers import Recorded
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.run import (
@@ -42,9 +43,10 @@ from deployctl.errors import (
     HostError,
     Interrupted,
     LockHeld,
-    RemoteError,
 )
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import releases
+from deployctl.hosts.session import Call, known
+from deployctl.steps.facts import UNIT, known_releases, known_unit
 from deployctl.steps.interface import (
     SERVER,
     SERVICE,
@@ -120,7 +122,7 @@ class Worker(Asking):
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
         self.record.previous = plan.current if self.pair is None else self.pair.current
-        unit = answers.get("unit")
+        unit = answers.get(UNIT)
         self.turns.planned(self.record.host, plan.switches, bool(unit and was_proven(unit)))
         with ExitStack() as stack:
             work = Work(
@@ -149,14 +151,13 @@ class Worker(Asking):
 
     def _close_dead(self, work: Work) -> recovery.Dead | None:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
-        entries = (work.answers.get("releases") or {}).get("ledger") or []
+        entries = known_releases(work.answers)["ledger"]
         dead = recovery.find(entries if self.pair is None else self.pair.ledger)
         if dead is not None:
             self.record.took_up = dead.run
-            unit = work.answers.get("unit") or {"state": "unknown"}
-            unit = unit if self.pair is None else self.pair.serving
-            entry = recovery.closing(dead, self.run_record.run, unit.get("release"))
-            (told,) = work.connected.session.ask([_record(self.wanted.profile.name, entry)])
+            unit = known_unit(work.answers) if self.pair is None else self.pair.serving
+            entry = recovery.closing(dead, self.run_record.run, unit["release"])
+            (told,) = work.connected.session.ask((_record(self.wanted.profile.name, entry),))
             ago = recovery.without_service(dead, unit, told)
             if ago is not None and any(SERVICE in step.produces for step in self.steps):
                 work.downtime.interrupted(ago)
@@ -172,8 +173,7 @@ class Worker(Asking):
             self.run_record, self.record, self.wanted.profile, self.record.previous
         )
         for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
-            if isinstance(answer, RemoteError):
-                raise answer
+            known(answer)
         self.begun = True
         closing = "failed"
         try:
@@ -248,17 +248,15 @@ class Worker(Asking):
         """Everything is staged: wait for the wave in which this group switches."""
         self.turns.switch(self.record.host)
 
-    def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
+    def _preparation(self, work: Work, plan: HostPlan) -> list[Call[Any]]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):
             return []
         return [
             Call(
-                "releases.prepare",
-                {
-                    **work.release.unit_id,
-                    "release": work.release.release,
-                    "environment": work.release.environment_key,
-                },
+                releases.prepare,
+                **work.release.unit_id,
+                release=work.release.release,
+                environment=work.release.environment_key,
             )
         ]
 
@@ -275,5 +273,5 @@ def _points_right(work: Work, plan: HostPlan) -> bool:
     return plan.current == work.release.release
 
 
-def _record(profile: str, entry: Mapping[str, Any]) -> Any:
-    return Call("releases.record", {"profile": profile, "entry": redaction.document(entry)})
+def _record(profile: str, entry: Mapping[str, Any]) -> Call[Recorded]:
+    return Call(releases.record, profile=profile, entry=redaction.document(entry))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from deployctl.agent.wire.answers import UnitState
 from deployctl.config.switch import SwitchSettings
+from deployctl.hosts.operations import units
+from deployctl.hosts.session import Call
 from deployctl.steps.identity import FRONT, MAIN, SLOTS
-from deployctl.steps.interface import Answers, Deployment, Question
+from deployctl.steps.interface import Answers, Deployment, Key, Question
 from deployctl.steps.servers.process import RUNNING
 
-UNITS = "units"
+UNITS = Key[dict[str, UnitState]]("units")
 BEHIND = "127.0.0.1"
 """Where a unit listens that clients reach through another one."""
 
@@ -27,21 +28,27 @@ def of_unit(wanted: Deployment, unit: str) -> Deployment:
     return replace(wanted, unit=unit, profile=profile.model_copy(update=update))
 
 
-def question(wanted: Deployment) -> Question:
+def question(wanted: Deployment) -> Question[dict[str, UnitState]]:
     """What must be known: the state of every unit that the profile has here."""
-    return Question(UNITS, "units.listing", {"profile": wanted.profile.name})
+    return Question(UNITS, Call(units.listing, profile=wanted.profile.name))
 
 
-def runs(unit: Mapping[str, Any]) -> bool:
+def runs(unit: UnitState) -> bool:
     """Whether anything of a unit runs."""
     return unit["state"] in RUNNING or bool(unit["members"])
 
 
-def left(wanted: Deployment, answers: Answers) -> dict[str, dict[str, Any]]:
+def left(wanted: Deployment, answers: Answers) -> dict[str, UnitState]:
     """The units that run from when a profile was blue-green; nothing else would stop them."""
     alone = wanted.unit == MAIN and wanted.profile.switch.strategy == "recreate"
     known = answers.get(UNITS) or {} if alone else {}
     return {unit: known[unit] for unit in (*SLOTS, FRONT) if runs(known.get(unit) or ABSENT)}
 
 
-ABSENT: dict[str, Any] = {"state": "absent", "members": []}
+ABSENT: UnitState = {
+    "state": "absent",
+    "pid": None,
+    "start": None,
+    "release": None,
+    "members": [],
+}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 
+from deployctl.agent.wire.answers import UnitStopped
 from deployctl.engine.inspect import status
 from deployctl.engine.run import switch
 from deployctl.hosts.session import Session
@@ -38,7 +38,7 @@ def test_rollback_and_down(served: ServedHost, monkeypatch: pytest.MonkeyPatch) 
     served.up(TRACKS)
     really = stopping.stop_unit
 
-    def stop(session: Session, wanted: Deployment) -> dict[str, Any]:
+    def stop(session: Session, wanted: Deployment) -> UnitStopped:
         busy(served)
         return really(session, wanted)
 

@@ -278,7 +278,6 @@ class ServedHost:
 
 def _stop_everything(agent: Connected) -> None:
     units = agent.session.call("units.listing", profile="stand")
-    about = [{"profile": "stand", "unit": unit, "grace": 0.5} for unit in units]
-    agent.session.ask([Call("units.stop", one) for one in about])
+    agent.session.ask([Call("units.stop", profile="stand", unit=unit, grace=0.5) for unit in units])
     for job in agent.session.call("jobs.listing"):
         agent.session.call("jobs.stop", id=job["id"], grace=0.5)

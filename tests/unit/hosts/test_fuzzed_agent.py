@@ -105,8 +105,8 @@ def test_every_conversation_ends(when: str) -> None:
     fuzz = Fuzz(8)
     before = threading.active_count()
     calls = [
-        Call("units.state", {"profile": "a", "unit": "server"}),
-        Call("files.read", {"path": "/x"}),
+        Call("units.state", profile="a", unit="server"),
+        Call("files.read", path="/x"),
     ]
     ends = {"answered": 0, "lost": 0}
     each = MESSAGES // 2 // SESSIONS
