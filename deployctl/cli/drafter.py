@@ -76,14 +76,14 @@ def show(
 ) -> None:
     """The config in use: its text."""
     given = _given(context, profile, sets, hosts, as_json)
-    subjects = _subjects(file, given)
+    configs = _configs(file, given)
     if given.as_json:
-        _print_json(subjects)
+        _print_json(configs)
         return
-    for subject in subjects:
-        if len(subjects) > 1:
-            output.answer([f"# {subject.host}: {subject.path}"])
-        output.answer_text(subject.text.removesuffix("\n") + "\n")
+    for config in configs:
+        if len(configs) > 1:
+            output.answer([f"# {config.host}: {config.path}"])
+        output.answer_text(config.text.removesuffix("\n") + "\n")
 
 
 @app.command()
@@ -102,18 +102,18 @@ def diff(
     given = _given(context, profile, sets, hosts, as_json)
     if given.profile is None:
         raise UsageError("diff needs --profile: the profile has the wanted values")
-    subjects = _subjects(file, given)
+    configs = _configs(file, given)
     if given.as_json:
-        _print_json(subjects)
+        _print_json(configs)
     else:
-        for subject in subjects:
-            if not subject.differences():
-                output.answer([f"{subject.host}: as wanted: {subject.path}"])
-            for found in subject.differences():
+        for config in configs:
+            if not config.differences():
+                output.answer([f"{config.host}: as wanted: {config.path}"])
+            for found in config.differences():
                 shown = [json.dumps(found[side]) for side in ("actual", "wanted")]
-                differs = f"{subject.host}: {found['key']}: {shown[0]}, wanted {shown[1]}"
+                differs = f"{config.host}: {found['key']}: {shown[0]}, wanted {shown[1]}"
                 output.answer([differs])
-    raise typer.Exit(DIFFERS if any(s.differences() for s in subjects) else 0)
+    raise typer.Exit(DIFFERS if any(s.differences() for s in configs) else 0)
 
 
 @app.command()
@@ -146,17 +146,17 @@ def check(
     if given.profile is None and (method is None or methods.of(method).own):
         file = file or target
     if file is not None:
-        subjects = [drafters.check_file(file, target, method, tokens, given.overrides())]
+        configs = [drafters.check_file(file, target, method, tokens, given.overrides())]
     else:
-        subjects = _subjects(None, given)
+        configs = _configs(None, given)
     if given.as_json:
-        _print_json(subjects)
+        _print_json(configs)
     else:
-        for subject in subjects:
-            for found in subject.checks:
+        for config in configs:
+            for found in config.checks:
                 said = f": {found.message}" if found.message else ""
-                output.answer([f"{subject.host}: {found.verdict:7} {found.name}{said}"])
-    failed = any(c.verdict == "error" for subject in subjects for c in subject.checks)
+                output.answer([f"{config.host}: {found.verdict:7} {found.name}{said}"])
+    failed = any(c.verdict == "error" for config in configs for c in config.checks)
     raise typer.Exit(DIFFERS if failed else 0)
 
 
@@ -183,7 +183,7 @@ def set_keys(
     loaded = given.load()
     if loaded is not None:
         done = drafters.set_on_hosts(loaded, drafters.assignments(words), new)
-        made = [(subject.host, desired) for subject, desired in done]
+        made = [(config.host, desired) for config, desired in done]
     else:
         file, *rest = words
         if "=" in file or not rest:
@@ -241,7 +241,7 @@ def _given(
     )
 
 
-def _subjects(file: Path | None, given: _Given) -> list[InUse]:
+def _configs(file: Path | None, given: _Given) -> list[InUse]:
     from deployctl.engine.inspect import drafters
 
     if file is not None:
@@ -252,6 +252,6 @@ def _subjects(file: Path | None, given: _Given) -> list[InUse]:
     return drafters.on_hosts(loaded)
 
 
-def _print_json(subjects: Sequence[InUse]) -> None:
-    document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in subjects]}
+def _print_json(configs: Sequence[InUse]) -> None:
+    document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in configs]}
     output.answer_document(document)
