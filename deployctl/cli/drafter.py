@@ -74,7 +74,10 @@ def show(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """The config in use: its text."""
+    """Show the config in use.
+
+    Example: deployctl drafter show -p mine
+    """
     given = _given(context, profile, sets, hosts, as_json)
     configs = _configs(file, given)
     if given.as_json:
@@ -95,9 +98,11 @@ def diff(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """How the config in use differs from the wanted one (exit 6 where it does).
+    """Show how the config in use differs from the wanted one (exit 6 where it does).
 
     With a FILE and a profile, the file is compared with the profile's drafter.config.
+
+    Example: deployctl drafter diff -p mine
     """
     given = _given(context, profile, sets, hosts, as_json)
     if given.profile is None:
@@ -137,8 +142,11 @@ def check(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """Whether the config can work with its target, and is as the profile wants it (exit 6 where
-    a check fails)."""
+    """Check whether the config can work with its target, and is as the profile wants it (exit 6
+    where a check fails).
+
+    Example: deployctl drafter check config.json --target /models/target
+    """
     from deployctl.engine.inspect import drafters
     from deployctl.vllm.drafters import methods
 
@@ -176,6 +184,8 @@ def set_keys(
 
     On hosts it changes what the current release reads at its next start; the next `up` puts the
     profile's own values back.
+
+    Example: deployctl drafter set config.json block_size=8
     """
     from deployctl.engine.inspect import drafters
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..core import inheritance
 from ..core.archive import archive
@@ -22,7 +22,7 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
-from ..wire.answers import LogPart, UnitState
+from ..wire.answers import LogPart, UnitState, UnitStopped
 from . import systemd
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
@@ -206,7 +206,7 @@ def keep(
     return state(call, name)
 
 
-def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str, Any]:
+def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> UnitStopped:
     """End the server, its engine cores and its workers; returns who went how.
 
     `load` is the URL at which it counts its requests: `requests` then says how many were in flight
@@ -219,17 +219,33 @@ def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str
     with unit.alone():
         spec = unit.spec() or {}
         tracks = LOAD_OPTION in spec.get("argv", ())
-        with Watch(call, load if tracks else "") as watch:
+        with Watch(call, load if tracks else "", _drain(spec.get("argv", ()))) as watch:
             stopped = _stop(call, unit, grace)
-    return dict(stopped, requests=watch.told(DRAIN_OPTION in spec.get("argv", ())))
+    stopped["requests"] = watch.told()
+    return stopped
 
 
-def _absent() -> Dict[str, Any]:
-    gone = {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
-    return dict(gone, requests={"in_flight": None, "cut_off": None})
+def _drain(argv: Sequence[str]) -> float:
+    """For how many seconds a server with this command line lets its requests end."""
+    for option, value in zip(argv, argv[1:]):
+        if option == DRAIN_OPTION:
+            with suppress(ValueError):
+                return max(0.0, float(value))
+    return 0.0
 
 
-def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
+def _absent() -> UnitStopped:
+    return {
+        "was": "absent",
+        "gone": [],
+        "killed": [],
+        "left": [],
+        "state": "absent",
+        "requests": {"in_flight": None, "cut_off": None},
+    }
+
+
+def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
     name, spec = unit.name, unit.spec()
     if spec is None:
         return _absent()
@@ -257,6 +273,7 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
         "killed": rest.killed,
         "left": [processes.describe_process(m) for m in left],
         "state": state(call, name)["state"],
+        "requests": {"in_flight": None, "cut_off": None},
     }
 
 
