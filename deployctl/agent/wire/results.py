@@ -70,6 +70,7 @@ RESULTS: Dict[str, Any] = {
     "releases.state": answers.Releases,
     "releases.switch": answers.Current,
     "units.keep": answers.UnitState,
+    "units.listing": Dict[str, answers.UnitState],
     "units.log": answers.LogPart,
     "units.start": answers.UnitState,
     "units.state": answers.UnitState,

@@ -83,7 +83,7 @@ class Pair:
             if plan.has(SERVER) and not keep:
                 self._retire(work, self.handover.unit, drain=False)
         except DeployError as error:
-            record.way_back = error
+            record.rollback_error = error
         except Cancelled:
             record.error = self._cut_short("interrupted again")
             return
@@ -93,7 +93,7 @@ class Pair:
         if self.front.live is not None and past & registry.makers(SERVER):
             unit = self._state(self.front.live)
             record.restored = bool(unit["state"] == "running" and unit["kept"])
-            record.serves_on = str(unit["release"]) if unit["state"] in RUNNING else None
+            record.still_serving = str(unit["release"]) if unit["state"] in RUNNING else None
 
     def settle(self, work: Work) -> None:
         """Leave nothing but the unit that serves and the front before it."""

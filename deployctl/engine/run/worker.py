@@ -154,7 +154,7 @@ class Worker(Asking):
         entries = known_releases(work.answers)["ledger"]
         dead = recovery.find(entries if self.pair is None else self.pair.ledger)
         if dead is not None:
-            self.record.took_up = dead.run
+            self.record.recovered_run = dead.run
             unit = known_unit(work.answers) if self.pair is None else self.pair.serving
             entry = recovery.closing(dead, self.run_record.run, unit["release"])
             (told,) = work.connected.session.ask((_record(self.wanted.profile.name, entry),))
@@ -185,7 +185,7 @@ class Worker(Asking):
         else:
             closing = outcome([self.record])[0]
         finally:
-            self.record.gaps = work.downtime.closed
+            self.record.outages = work.downtime.closed
             self.record.without_service = work.downtime.total()
             self.record.still_without_service = work.downtime.open
             with cancel.shielded():
@@ -220,7 +220,7 @@ class Worker(Asking):
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
             self.record.error = interruption.told(work, plan, failure)
             if plan.has(SERVER):
-                self.record.serves_on = interruption.serves_on(work)
+                self.record.still_serving = interruption.still_serving(work)
             return
         try:
             switch.restore(self.run_record, work, plan, failure.what)
