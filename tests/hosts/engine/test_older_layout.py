@@ -31,7 +31,9 @@ def test_what_serves_goes_on_and_its_releases_are_found(served: ServedHost) -> N
         assert served.up(OTHER).outcome == "unchanged"
     home = served.root / "profiles/stand/units/server"
     assert (home / "releases").is_dir() and not (home / "releases").is_symlink()
-    assert served.releases() == older and set(older["releases"]) and older["previous"]
+    found = served.releases()
+    assert {*found["releases"]} == {*older["releases"]} and len(older["releases"]) == 3
+    assert (found["current"], found["previous"]) == (older["current"], older["previous"])
     unit = served.unit()
     assert (client.gaps, unit["pid"], unit["supervised"]) == ([], pid, True)
     # Its supervisor goes on as well, by the path that it knows.
