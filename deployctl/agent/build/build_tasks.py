@@ -13,6 +13,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from ..core.regular_files import open_regular
+from ..shipping import parcel
 from . import checkouts, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
@@ -138,6 +139,7 @@ CHORES: Dict[str, Callable[..., int]] = {
     "layout": git_tasks.layout,
     "link": link,
     "offer": offer,
+    "pack": parcel.pack,
     "patch": patching.patch,
     "provide": provide,
     "refuse": refuse,
