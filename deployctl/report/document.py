@@ -50,6 +50,7 @@ def _host(host: HostRecord) -> dict[str, Any]:
         "way_back_error": _error(host.way_back),
         "serves_on": host.serves_on,
         "took_up": host.took_up,
+        "deliveries": [delivery.document() for delivery in host.deliveries],
         "steps": [_step(step) for step in host.steps],
     }
 
@@ -98,6 +99,7 @@ def _planned(host: HostPlan) -> dict[str, Any]:
         "release": host.release,
         "current": host.current,
         "for_release": host.for_release,
+        "deliveries": [delivery.document() for delivery in host.deliveries],
         "blocked": host.impossible.step.name if host.impossible else None,
         "unknown": [p.step.name for p in host.unknown],
         "steps": [

@@ -18,6 +18,7 @@ from deployctl.config.profile import Profile
 from deployctl.errors import StepError
 from deployctl.hosts.session import Session
 from deployctl.steps.identity import ReleasePaths
+from deployctl.steps.sharing.delivery import Courier, Delivery, NoCourier
 
 Phase = Literal["stage", "switch", "gate"]
 """stage: beside the serving release · switch: replaces it · gate: must pass, or the way back."""
@@ -50,6 +51,8 @@ class Deployment:
     check_gates: bool = False
     settled: Mapping[str, Any] = field(default_factory=dict)
     """What moving names stand for in this run, by the key of the question about each."""
+    deliveries: Mapping[str, Delivery] = field(default_factory=dict)
+    """What this host gets from others or makes for them, by artifact."""
     pinned: ReleasePaths | None = None
     """This very release, whatever would follow from the profile: the way back names it."""
 
@@ -176,6 +179,8 @@ class Context:
     progress: Progress
     log: Callable[[str], None]
     evidence: dict[str, Evidence] = field(default_factory=dict)
+    courier: Courier = field(default_factory=NoCourier)
+    """Brings what is shared from and to the other hosts of the run."""
     base_url: Callable[[], str] = lambda: ""
     """An URL at which the served port can be reached from here (a tunnel where needed)."""
 

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional
 from ..core import programs
 from ..core.interface import Call
 from .installed import builders, complete, imports
+from .reach import reaches
 from .sources import first_found, resolve_source, same_tree, source_facts
 from .wheel_store import prune_wheels, wheels
 
@@ -153,6 +154,7 @@ OPERATIONS = (
     source_facts,
     same_tree,
     first_found,
+    reaches,
     wheels,
     prune_wheels,
 )

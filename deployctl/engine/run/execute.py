@@ -37,6 +37,7 @@ from deployctl.steps.interface import (
     Unanswered,
 )
 from deployctl.steps.servers.stopping import reachable
+from deployctl.steps.sharing.delivery import Courier, NoCourier
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Work:
     downtime: Downtime
     hooks: Hooks
     evidence: dict[str, dict[str, object]] = field(default_factory=dict)
+    courier: Courier = field(default_factory=NoCourier)
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""
 
@@ -75,6 +77,7 @@ class Work:
             progress=progress,
             log=log,
             evidence=self.evidence,
+            courier=self.courier,
             base_url=self.base_url,
         )
 

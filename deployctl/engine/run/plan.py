@@ -20,6 +20,7 @@ from deployctl.steps.interface import (
     Unknown,
 )
 from deployctl.steps.release import identity_questions, release_paths
+from deployctl.steps.sharing.delivery import Delivery
 
 RELEASES = "releases"
 
@@ -44,6 +45,8 @@ class HostPlan:
     current: str | None
     steps: tuple[PlannedStep, ...]
     for_release: bool = True
+    deliveries: tuple[Delivery, ...] = ()
+    """What it would get from other hosts, or make for them."""
 
     @property
     def blocked(self) -> PlannedStep | None:
@@ -145,6 +148,7 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
         releases.get("current"),
         tuple(planned),
         needs_release(steps),
+        tuple(wanted.deliveries.values()),
     )
 
 

@@ -113,6 +113,20 @@ def survey(context: Context) -> Answers:
     return Answers({q.key: value for q, value in zip(asked, values, strict=True)})
 
 
+def adopted(answers: Answers, role: str, told: Mapping[str, Any] | None) -> Answers:
+    """The answers of a host that cannot ask the hub, with what another one was told by it."""
+    own = answers.get(role)
+    if not own or not told or told.get("error") or not own.get("error"):
+        return answers
+    renewed = {
+        **own,
+        "error": None,
+        "remote": own.get("remote") or told.get("remote"),
+        "config": own.get("config") or told.get("config"),
+    }
+    return answers.renewed(Answers({role: renewed}))
+
+
 def place(wanted: Deployment, answers: Answers, role: str) -> str:
     """The absolute folder of a wanted model on the host."""
     return str(answers[role]["place"])
