@@ -15,12 +15,10 @@ import importlib
 import itertools
 import json
 import os
-import platform
 import socket
 import sys
 import threading
 import time
-import traceback
 from typing import Any, BinaryIO, Callable, Dict, List, Sequence, TextIO
 
 from .core.atomic_files import boot_id
@@ -49,13 +47,17 @@ FAMILIES = {
 
 
 def operations() -> Dict[str, Callable[..., Any]]:
-    """Every operation by its full name; a family lists its own in `OPERATIONS`."""
-    found: Dict[str, Callable[..., Any]] = {}
-    for family, room in FAMILIES.items():
-        module = importlib.import_module("." + room + "." + family, __package__)
-        for function in module.OPERATIONS:
-            found[family + "." + function.__name__] = function
-    return found
+    """Every operation by its full name."""
+    return {name: run for family in FAMILIES for name, run in of_family(family).items()}
+
+
+def of_family(family: str) -> Dict[str, Callable[..., Any]]:
+    """The operations of a family by their full names; it lists them in `OPERATIONS`.
+
+    A family is imported when it is first asked for: all of them take half of an agent's start.
+    """
+    module = importlib.import_module("." + FAMILIES[family] + "." + family, __package__)
+    return {family + "." + function.__name__: function for function in module.OPERATIONS}
 
 
 class Conversation:
@@ -66,7 +68,6 @@ class Conversation:
         self._umask = umask
         self._writing = threading.Lock()
         self._root = root
-        self._operations = operations()
         self._running: Dict[int, Call] = {}
 
     def say(self, message: Dict[str, Any]) -> None:
@@ -123,7 +124,8 @@ class Conversation:
             self.say({"id": number, "results": [failed for _ in calls]})
 
     def _one(self, call: Call, op: str, args: Dict[str, Any]) -> Dict[str, Any]:
-        function = self._operations.get(op)
+        family = op.partition(".")[0]
+        function = of_family(family).get(op) if family in FAMILIES else None
         if function is None:
             return {"error": {"kind": "no-such-operation", "message": op, "detail": None}}
         try:
@@ -134,6 +136,8 @@ class Conversation:
             kind = type(error).__name__
             return {"error": {"kind": kind, "message": str(error), "detail": error.errno}}
         except Exception as error:
+            import traceback
+
             return {
                 "error": {
                     "kind": type(error).__name__,
@@ -146,14 +150,14 @@ class Conversation:
 def describe(root: str) -> Dict[str, Any]:
     """Who and where this agent is: the first thing it says."""
     return {
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "executable": sys.executable,
         "pid": os.getpid(),
         "uid": os.geteuid(),
         "home": os.path.expanduser("~"),
         "root": root,
         "hostname": socket.gethostname(),
-        "machine": platform.machine(),
+        "machine": os.uname().machine,
         "boot_id": boot_id(),
     }
 

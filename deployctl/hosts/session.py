@@ -30,6 +30,9 @@ Answer = TypeVar("Answer")
 Event = Callable[[dict[str, Any]], None]
 
 STANDARD = Limits()
+ALONE = ("-I", "-S")
+"""The agent needs the standard library alone: what a host adds to every start of Python (site,
+sitecustomize) costs a third of it."""
 WAITS = ("timeout", "wait", "grace", "patience", "still")
 """Arguments of operations that give the seconds for which each may wait, some of them thrice: for
 what ran before, for what it started, and for what is left of either."""
@@ -68,7 +71,7 @@ class Session:
         self._transport = transport
         self._python = python
         try:
-            channel = transport.open([python, "-I", "-c", BOOTSTRAP])
+            channel = transport.open([python, *ALONE, "-c", BOOTSTRAP])
         except BaseException:
             transport.close()
             raise

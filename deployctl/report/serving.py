@@ -8,6 +8,7 @@ from typing import Any
 
 from deployctl.report import unreached
 from deployctl.steps.acceptance import AcceptanceStep, acceptance_sentence
+from deployctl.steps.servers.stopping import REQUESTS, in_words
 
 WORDS = {"stopped": "stopped", "absent": "nothing was ever started"}
 """States that are nobody's failure; every other that is not healthy is one."""
@@ -37,8 +38,8 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
         yield f"  accepted  {acceptance_sentence(host[AcceptanceStep.name])}"
     if host["last_run"]:
         last = host["last_run"]
-        cut = f", {last['cut_off']} requests cut off" if last.get("cut_off") else ""
-        yield f"  last run  {last['run']} {last.get('playbook')}: {last['outcome']}{cut}"
+        ended = ", ".join(filter(None, (last["outcome"], in_words({REQUESTS: last}))))
+        yield f"  last run  {last['run']} {last.get('playbook')}: {ended}"
     if host["open_run"]:
         yield f"  open run  {_open_run(host['open_run'])}"
     for gate, said in host["verdicts"].items():

@@ -20,7 +20,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.servers import left_slots
 from deployctl.steps.servers.plain_server import left_over
-from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
+from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_named, together
 
 SERVING = ("starting", "running")
 PROFILES = "down.profiles"
@@ -58,10 +58,9 @@ class DownStep(Step):
 
     def apply(self, context: Context, plan: Plan) -> None:
         profile = context.wanted.profile
-        stopped = stop_unit(context.session, profile)
-        context.evidence[self.name] = {REQUESTS: stopped["requests"]}
-        for name in _names(context)[1:]:
-            context.session.call("units.stop", name=name, grace=profile.serve.stop_grace)
+        grace = profile.serve.stop_grace
+        stops = [stop_named(context.session, name, grace) for name in _names(context)]
+        context.evidence[self.name] = {REQUESTS: together(stops)}
         for name in _plain(context.wanted, context.answers):
             context.session.call(files.remove_tree, path=f"@/profiles/{name}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployctl.engine.inspect import drafters
-from deployctl.errors import HostError, UsageError
+from deployctl.errors import StagingFailed, UsageError
 from tests.hosts.served.host import ServedHost
 
 
@@ -70,5 +70,5 @@ def test_a_config_that_is_no_json_is_told_as_that(served: ServedHost) -> None:
     served.up()
     (before,) = drafters.on_hosts(served.profile())
     Path(before.path).write_text("{")
-    with pytest.raises(HostError, match="is not JSON"):
+    with pytest.raises(StagingFailed, match="is not JSON"):
         drafters.on_hosts(served.profile())

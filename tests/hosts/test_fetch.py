@@ -249,7 +249,7 @@ def test_two_snapshots_of_one_blob(tmp_path: Path) -> None:
         _, evidence = bench.run(DrafterStep(), STEP)
         written = view(bench) / "config.json"
         assert json.loads(written.read_text())["dflash_config"]["mask_token_id"] == 2
-        assert evidence["mode"] == "0644"
+        assert evidence["mode"] == "0600"
         assert blob.read_bytes() == before
         assert (snapshots[0] / "config.json").is_symlink()
         assert (snapshots[1] / "config.json").read_bytes() == before

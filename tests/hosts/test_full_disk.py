@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def test_what_could_not_be_recorded_is_found_and_recorded_later(
     folder = disk / "profiles/toy/server"
     folder.mkdir(parents=True)
     spec = {
-        "serial": "1-1",
+        "serial": f"{time.time_ns()}-{os.getpid()}",
         "kind": "agent",
         "argv": ["sleep", "60"],
         "env": {},

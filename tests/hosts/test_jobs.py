@@ -262,6 +262,7 @@ def test_a_follower_of_a_flood_is_heard_when_it_gives_up(builder: BuildHost) -> 
 def test_a_root_of_any_name(tmp_path: Path, name: str) -> None:
     site = tmp_path / name / "environments" / "e" / "lib" / "python3.11" / "site-packages"
     site.mkdir(parents=True)
+    (tmp_path / name).chmod(0o700)
     with Session(LocalTransport("local"), root=str(tmp_path / name)) as session:
         steps = [
             shell("echo made > there", "first"),

@@ -172,8 +172,9 @@ def test_a_machine_that_stood_still_looks_again_before_it_is_a_hang(
         time.sleep(seconds)
         go.touch()
 
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still, sleep=overslept)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still)
     monkeypatch.setattr("deployctl.steps.servers.readiness.time", clock)
+    monkeypatch.setattr("deployctl.steps.servers.readiness.cancel.sleep", overslept)
     assert start.prove()["completion"]["tokens"] == 4
 
 

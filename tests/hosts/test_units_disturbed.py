@@ -105,7 +105,7 @@ def test_a_journal_that_takes_nothing_takes_no_server_down(
     folder.mkdir(parents=True)
     spec = {
         "argv": ["sh", "-c", "while :; do seq 10000; sleep 0.1; done"],
-        "serial": "1-1",
+        "serial": f"{time.time_ns()}-{os.getpid()}",
         "kind": "systemd",
         "env": dict(os.environ),
         "cwd": "/",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import sys
 from typing import Any, Dict, List, Optional
@@ -32,8 +31,8 @@ def tools(call: Call) -> Dict[str, Any]:
         pythons=_pythons(call),
         cpus=_cpus(),
         memory_available=_memory_available(),
-        machine=platform.machine(),
-        libc="-".join(platform.libc_ver(sys.executable)),
+        machine=os.uname().machine,
+        libc=_libc(),
         libraries=_libraries(),
         capabilities=_capabilities(call),
         nvcc_version=_nvcc_version(call, found["nvcc"]),
@@ -99,6 +98,18 @@ def _libraries() -> Dict[str, Optional[bool]]:
         except OSError:
             found[name] = False
     return found
+
+
+def _libc() -> str:
+    try:
+        named = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (OSError, ValueError):
+        named = ""  # another one than glibc
+    if named:
+        return named.replace(" ", "-")
+    import platform
+
+    return "-".join(platform.libc_ver(sys.executable))
 
 
 def _cpus() -> int:

@@ -7,8 +7,7 @@ import glob
 import json
 import os
 import re
-from email.parser import Parser
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..core import programs
 from ..core.interface import AgentError, Call
@@ -16,6 +15,9 @@ from ..core.regular_files import digest, open_regular
 from ..processes.processes import command, describe_process, everyone
 from ..wire.answers import Process
 from .dist_records import record_hash, site_packages
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 SHOWN = 10
 INHERITED = 100
@@ -188,7 +190,7 @@ def _distribution(path: str, package: str) -> Dict[str, Any]:
     name, version = os.path.basename(path)[: -len(".dist-info")].rsplit("-", 1)
     metadata = _text(os.path.join(path, "METADATA"))
     if metadata:
-        headers = Parser().parsestr(metadata, headersonly=True)
+        headers = _headers(metadata)
         name, version = headers["Name"] or name, headers["Version"] or version
     direct = _text(os.path.join(path, "direct_url.json"))
     record = _text(os.path.join(path, "RECORD"))
@@ -211,10 +213,15 @@ def _distribution(path: str, package: str) -> Dict[str, Any]:
 
 def _needs(metadata: Optional[str]) -> List[str]:
     """The names of the distributions that one requires itself, extras left out."""
-    headers = Parser().parsestr(metadata or "", headersonly=True)
-    wanted = [str(line) for line in headers.get_all("Requires-Dist", [])]
+    wanted = [str(line) for line in _headers(metadata or "").get_all("Requires-Dist", [])]
     names = [re.match(r"[A-Za-z0-9._-]+", line) for line in wanted if "extra ==" not in line]
     return sorted({_normal(name.group()) for name in names if name})
+
+
+def _headers(metadata: str) -> "Message":
+    from email.parser import Parser  # half of this module's import
+
+    return Parser().parsestr(metadata, headersonly=True)
 
 
 def _normal(name: str) -> str:

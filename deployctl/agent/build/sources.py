@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import urllib.error
-import urllib.request
-from http.client import HTTPException
 from typing import Any, Dict, List, Optional
 
 from ..core import programs
@@ -164,6 +161,10 @@ def _blob(path: str) -> Optional[str]:
 def first_found(call: Call, urls: List[str], timeout: float = 30.0) -> Dict[str, Any]:
     """The first of these URLs that is there: ``{"url", "tried": {url: status or error}}``; the
     host's own proxy settings hold."""
+    import urllib.error  # slow to import, and not needed where sources are only resolved
+    import urllib.request
+    from http.client import HTTPException
+
     tried: Dict[str, Any] = {}
     for url in urls:
         request = urllib.request.Request(url, method="HEAD")

@@ -8,8 +8,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ..core import programs
 from ..core.interface import AgentError, Call
 from ..processes import processes
+from ..processes.places import Places
 from ..processes.stopping import Stopping, stuck_threads
-from . import devices, nvidia_smi, nvidia_table, nvml, unified
+from . import devices, nvidia_smi, nvidia_table, unified
 from .holders import read_all, read_process
 from .survey import survey
 
@@ -45,6 +46,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     if not table.rows:
         return _by_nvml(call, timeout, table.unknown or "nvidia-smi named no GPU")
     if any(row[key] is None for row in table.rows for key in ("memory_used", "bus", "driver")):
+        from . import nvml
+
         nvml.fill(table.rows, nvml.ask(call, timeout)["gpus"])
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
@@ -60,6 +63,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
 
 def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
     """The GPUs by NVML alone; where that says nothing either, `unknown` is why."""
+    from . import nvml
+
     told = nvml.ask(call, timeout)
     if not told["gpus"]:
         return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
@@ -140,7 +145,7 @@ def stop(
         stat = processes.read_stat(pid)
         if stat is None:
             return False
-        found = read_all([stat], lambda one: read_process(one, numbers, call.root))
+        found = read_all([stat], lambda one: read_process(one, numbers, call.root, Places()))
         return any(entry["devices"] or entry["mapped"] for entry in found)
 
     return Stopping(targets, holds).run(grace, patience)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from ..processes import namespaces, processes
+from ..processes.places import Places
 from .devices import Devices
 
 ANSWER_WITHIN = 2.0
@@ -22,11 +23,19 @@ ANSWER_WITHIN = 2.0
 Facts = Dict[str, Any]
 
 
-def read_process(stat: processes.Stat, devices: Devices, root: str) -> Iterable[Facts]:
+def read_process(
+    stat: processes.Stat,
+    devices: Devices,
+    root: str,
+    places: Places,
+    matters: Callable[[Facts], bool] = lambda facts: True,
+) -> Iterable[Facts]:
     """What is known of a process, again and again with more of it, the safest tables first.
 
-    The last one is complete. Reading maps and the command line takes the process's memory lock,
-    which a process stuck in a driver may hold for ever.
+    The last one is complete; where the process does not matter, and nothing of it was hidden,
+    whose it is and where it runs is left out. Reading maps and the command line takes the
+    process's memory lock, which a process stuck in a driver may hold for ever: `read_all` goes on
+    without it then.
     """
     base = _living_base(stat)
     unreadable: List[str] = []
@@ -35,14 +44,29 @@ def read_process(stat: processes.Stat, devices: Devices, root: str) -> Iterable[
         yield dict(facts, zombie=True)
         return
     marks = Marks(root)
-    facts.update(_place(stat.pid, base, unreadable))
+    try:
+        facts["namespaces"] = places.namespaces(stat.pid)
+    except PermissionError:
+        unreadable.append("ns")
+    placed = False
+
+    def known(hidden: Iterable[str] = ()) -> Facts:
+        nonlocal placed
+        found = dict(facts, marks=marks.found(), unreadable=[*unreadable, *hidden])
+        if not placed and (unreadable or matters(found)):
+            placed = True
+            place = _place(stat.pid, base, places)
+            facts.update(place)
+            found.update(place)
+        return found
+
     facts["devices"] = sorted(_open_devices(base, devices, marks, unreadable))
-    yield dict(facts, marks=marks.found(), unreadable=[*unreadable, "maps", "cmdline"])
+    yield known(hidden=("maps", "cmdline"))
     facts["mapped"] = sorted(_mapped_devices(base, devices, marks, unreadable))
-    facts["command"] = processes.command(stat.pid)
+    facts["command"] = processes.shown(processes.read_cmdline(stat.pid))
     for argument in facts["command"]:
         marks.see("argument", argument)
-    yield dict(facts, marks=marks.found())
+    yield known()
 
 
 def bare_facts(stat: processes.Stat) -> Facts:
@@ -87,26 +111,22 @@ def _living_base(stat: processes.Stat) -> Optional[str]:
     return None
 
 
-def _place(pid: int, base: str, unreadable: List[str]) -> Facts:
+def _place(pid: int, base: str, places: Places) -> Facts:
+    """Whose a process is and where it runs."""
     status = namespaces.read_status(base)
     uid = int(status["Uid"].split()[0])
     groups = namespaces.cgroups(pid)
     place: Facts = {
         "uid": uid,
-        "user": namespaces.user_name(uid),
+        "user": places.user(uid),
         "inner_pids": [int(number) for number in status.get("NSpid", str(pid)).split()],
         "container": namespaces.container(groups),
         "service": namespaces.service(groups),
-        "frozen": namespaces.frozen(groups, namespaces.wait_channel(base)),
+        "frozen": places.frozen(groups, namespaces.wait_channel(base)),
     }
-    try:
-        place["namespaces"] = namespaces.namespaces(pid)
+    # A kernel thread has no executable; that of another user's process may be hidden.
+    with suppress(OSError):
         place["executable"] = os.readlink(base + "/exe")
-    except PermissionError:
-        unreadable.append("ns")
-    except OSError:
-        # A kernel thread has no executable.
-        pass
     return place
 
 
@@ -128,7 +148,7 @@ def _open_devices(
             continue
         marks.see("file", target)
         # Asking a file on a network that is down would wait for it; device files are not there.
-        if target.startswith("/dev/") or "nvidia" in os.path.basename(target):
+        if target.startswith("/dev/") or "nvidia" in target.rpartition("/")[2]:
             name = devices.of_file(link)
             if name:
                 found.add(name)
@@ -142,20 +162,24 @@ def _mapped_devices(
     file; the one in `maps` is the file system's."""
     found: Set[str] = set()
     try:
-        with open(base + "/maps", encoding="utf-8", errors="replace") as file:
-            lines = file.readlines()
+        with open(base + "/maps", "rb") as file:
+            data = file.read()
     except PermissionError:
         unreadable.append("maps")
         return found
-    seen: Set[str] = set()
-    for line in lines:
-        fields = line.rstrip("\n").split(None, 5)
-        if len(fields) < 6 or fields[5] in seen:
+    telling = (b"/dev/", b"nvidia", *marks.beginnings)
+    if not any(part in data for part in telling):
+        return found
+    seen: Set[bytes] = set()
+    for line in data.split(b"\n"):
+        fields = line.split(None, 5)
+        if len(fields) < 6 or fields[5] in seen or not any(p in fields[5] for p in telling):
             continue
         seen.add(fields[5])
-        marks.see("mapping", fields[5])
-        if fields[5].startswith("/dev/") or "nvidia" in os.path.basename(fields[5]):
-            name = _mapped_file(base, fields[0], fields[5], devices)
+        path = fields[5].decode("utf-8", "replace")
+        marks.see("mapping", path)
+        if path.startswith("/dev/") or "nvidia" in path.rpartition("/")[2]:
+            name = _mapped_file(base, fields[0].decode("ascii"), path, devices)
             if name:
                 found.add(name)
     return found
@@ -172,6 +196,8 @@ class Marks:
 
     def __init__(self, root: str) -> None:
         self._prefixes = _prefixes(root)
+        self.beginnings = _beginnings(root)
+        """The same in bytes: what names none of them in its tables has no mark."""
         self._found: Dict[str, Facts] = {}
 
     def see(self, how: str, path: str) -> None:
@@ -197,6 +223,11 @@ def _prefixes(root: str) -> List[Tuple[str, str]]:
     return [(kind, place + "/") for kind, place in places]
 
 
+@functools.lru_cache(maxsize=None)
+def _beginnings(root: str) -> Tuple[bytes, ...]:
+    return tuple(prefix.encode("utf-8", "replace") for _, prefix in _prefixes(root))
+
+
 def read_all(
     stats: List[processes.Stat],
     read: Callable[[processes.Stat], Iterable[Facts]],
@@ -209,26 +240,25 @@ def read_all(
     found: Dict[int, Facts] = {}
     rest = list(stats)
     while rest:
-        answers: "queue.Queue[Any]" = queue.Queue()
-        threading.Thread(target=_read_into, args=(answers, list(rest), read), daemon=True).start()
+        answers: "queue.Queue[bool]" = queue.Queue()
+        known: Dict[int, Facts] = {}
+        reading = (answers, known, list(rest), read)
+        threading.Thread(target=_read_into, args=reading, daemon=True).start()
         while rest:
             try:
-                kind, value = _next(answers, within)
+                there = _next(answers, within)
             except queue.Empty:
                 stuck = rest.pop(0)
                 nothing = dict(bare_facts(stuck), unreadable=["everything"])
-                found.setdefault(stuck.pid, nothing)
+                found[stuck.pid] = known.get(stuck.pid, nothing)
                 break
-            if kind == "facts":
-                found[rest[0].pid] = value
-            elif kind == "gone":
-                found.pop(rest.pop(0).pid, None)
-            else:
-                rest.pop(0)
+            pid = rest.pop(0).pid
+            if there:
+                found[pid] = known[pid]
     return list(found.values())
 
 
-def _next(answers: "queue.Queue[Any]", within: float) -> Any:
+def _next(answers: "queue.Queue[bool]", within: float) -> bool:
     """The next answer; twice half the time is waited for it, since a machine that stood still for
     all of it has heard nobody, and would take the wrong one for stuck. Raises `queue.Empty`."""
     with suppress(queue.Empty):
@@ -237,15 +267,17 @@ def _next(answers: "queue.Queue[Any]", within: float) -> Any:
 
 
 def _read_into(
-    answers: "queue.Queue[Any]",
+    answers: "queue.Queue[bool]",
+    known: Dict[int, Facts],
     stats: List[processes.Stat],
     read: Callable[[processes.Stat], Iterable[Facts]],
 ) -> None:
+    """Read one after the other; say of each whether it is still there."""
     for stat in stats:
+        there = True
         try:
             for facts in read(stat):
-                answers.put(("facts", facts))
+                known[stat.pid] = facts
         except (FileNotFoundError, ProcessLookupError):
-            answers.put(("gone", None))
-        else:
-            answers.put(("done", None))
+            there = False
+        answers.put(there)

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Set
 
 from ..processes import namespaces, processes
 from ..processes.pidfds import HANDLES, Identity
+from ..processes.places import Places
 from .devices import Devices
 from .holders import Facts, read_all, read_process
 
@@ -50,6 +51,7 @@ class _Look:
         self._root = root
         self._devices = devices
         self._patterns = patterns
+        self._places = Places()
         self.keep_all = False
         self.handles: Dict[Identity, int] = {}
 
@@ -61,14 +63,17 @@ class _Look:
             now = processes.read_stat(stat.pid)
             if now is None or now.start != stat.start:
                 raise ProcessLookupError(stat.pid)
-            for facts in read_process(now, self._devices, self._root):
-                if not kept and (self.keep_all or self.matters(facts)):
+            for facts in read_process(now, self._devices, self._root, self._places, self._is_kept):
+                if not kept and self._is_kept(facts):
                     self.handles[(now.pid, now.start)] = handle
                     kept = True
                 yield facts
         finally:
             if not kept:
                 os.close(handle)
+
+    def _is_kept(self, facts: Facts) -> bool:
+        return self.keep_all or self.matters(facts)
 
     def matters(self, facts: Facts) -> bool:
         if facts["devices"] or facts["mapped"] or facts["marks"]:

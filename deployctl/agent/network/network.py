@@ -11,7 +11,6 @@ import socket
 import sys
 import threading
 import time
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Dict, List, Optional, Set, Tuple
 from urllib.parse import urlsplit
 
@@ -132,6 +131,9 @@ def http(
     why there is no answer (refused, out of time), and then `status` is None. It goes straight to
     the address in the URL: no proxy, no redirect. `timeout` bounds the whole of it; the body is
     cut at 64 KiB."""
+    # Half of an agent's start: where nothing is asked, nobody waits for it.
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
     parts = urlsplit(url)
     kinds = {"http": HTTPConnection, "https": HTTPSConnection}
     if parts.scheme not in kinds or not parts.hostname:

@@ -155,7 +155,12 @@ def command(pid: int, within: float = 1.0) -> List[str]:
     for _ in range(2):
         # A machine that stood still for all of the first half gives the reader the second.
         reader.join(within / 2)
-    parts = read[0].rstrip(b"\0").split(b"\0") if read else []
+    return shown(read[0]) if read else []
+
+
+def shown(cmdline: bytes) -> List[str]:
+    """The argv in the bytes of /proc/PID/cmdline, without secrets."""
+    parts = cmdline.rstrip(b"\0").split(b"\0")
     return without_secrets([part.decode("utf-8", "replace") for part in parts if part])
 
 

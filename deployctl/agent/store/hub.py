@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import urllib.error
-import urllib.parse
-import urllib.request
-from http.client import HTTPException
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from urllib.parse import quote
 
 from ..core.interface import Call
 from . import models
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
 
 ENDPOINT = "https://huggingface.co"
 TIMEOUT = 15.0
@@ -116,7 +116,7 @@ class Hub:
 
     def model(self, repo: str, revision: str) -> Dict[str, Any]:
         """The hub's record of a revision: commit, files, sizes."""
-        quoted = urllib.parse.quote(revision, safe="")
+        quoted = quote(revision, safe="")
         data = self._get("/api/models/%s/revision/%s?blobs=true" % (repo, quoted), repo, revision)
         try:
             told = json.loads(data)
@@ -140,6 +140,10 @@ class Hub:
         return models.config_of(data)
 
     def _get(self, path: str, repo: str, revision: str) -> bytes:
+        import urllib.error  # slow to import
+        import urllib.request
+        from http.client import HTTPException
+
         request = urllib.request.Request(self.endpoint + path)
         if self.token:
             request.add_unredirected_header("Authorization", "Bearer " + self.token)
@@ -156,7 +160,7 @@ class Hub:
             raise Refused("invalid", "%s: the hub's answer is too big" % repo)
         return data
 
-    def _refusal(self, error: urllib.error.HTTPError, repo: str, revision: str) -> Refused:
+    def _refusal(self, error: HTTPError, repo: str, revision: str) -> Refused:
         """The hub says why in X-Error-Code (huggingface_hub, utils/_http.py)."""
         code = error.headers.get("X-Error-Code", "")
         with_token = "this token" if self.token else "no token"

@@ -7,7 +7,6 @@ without an outcome (killed, or the machine was started again).
 import codecs
 import os
 import re
-import uuid
 from functools import partial
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -51,7 +50,7 @@ def start(
         if started:
             _end_remains(files)
             files.forget()
-            token = uuid.uuid4().hex
+            token = os.urandom(16).hex()
             ready = [_prepared(call, step) for step in steps]
             files.describe(
                 {

@@ -244,7 +244,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
     rest = processes.stop_all(lambda: unit.members(spec, record), grace)
     left = unit.members(spec, record)
     if not left:
-        _forget_secrets(unit, spec["log"])
+        with suppress(OSError):  # on a disk that takes no writing it is stopped all the same
+            _forget_secrets(unit, spec["log"])
     if not left and record.get("state") not in ENDED:
         record = dict(record, state="stopped", ended=time.time())
         with suppress(OSError):  # on a full disk it is stopped all the same

@@ -90,6 +90,7 @@ def _front_questions(profile: Profile) -> dict[str, Question]:
     return {
         "front": Question("front", "units.state", {"name": profile.name}),
         "front.port": Question("front.port", "network.listener", {"port": profile.serve.port}),
+        "front.ledger": Question("front.ledger", "releases.ledger", {"profile": profile.name}),
     }
 
 
@@ -98,7 +99,10 @@ def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
     listening = port.get("listening")
     front = {"state": unit.get("state", "unknown"), "listening": listening}
     healthy = found["healthy"] and front == {"state": "running", "listening": True}
-    return {**found, "front": front, "healthy": healthy}
+    entries = answers.get("front.ledger") or []
+    # The whole run's, beside which a slot keeps those of its own part.
+    runs = {"last_run": _last_run(entries), "open_run": recovery.open_entry(entries)}
+    return {**found, **(runs if entries else {}), "front": front, "healthy": healthy}
 
 
 def _host(answers: Answers) -> dict[str, Any]:

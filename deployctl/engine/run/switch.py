@@ -24,7 +24,7 @@ from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
-from deployctl.steps.servers.stopping import stop_unit
+from deployctl.steps.servers.stopping import REQUESTS, stop_unit
 
 RESTORED = "restore-"
 """What stands before the names of the way back's steps in a record."""
@@ -135,10 +135,12 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     )
     work.downtime.interrupted()
     try:
-        stop_unit(session, wanted.profile)
+        stopped = stop_unit(session, wanted.profile)
     except (RemoteError, ConnectionLost) as error:
         work.record.way_back = error
         return
+    # The first step starts the server: what it took the place of is its evidence.
+    back.evidence[registry.making(SERVER)[0].name] = {REQUESTS: stopped["requests"]}
     because = f"release {work.release.release} failed"
     for step in registry.making(SERVER, SERVICE):
         change = Change("serving release", work.release.release, previous, because)

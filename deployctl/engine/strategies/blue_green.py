@@ -28,9 +28,9 @@ from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVER, STOPPED, Answers, Deployment, Unanswered
 from deployctl.steps.launch import ALWAYS, LaunchStep
+from deployctl.steps.servers import in_flight
 from deployctl.steps.servers.process import strangers
-from deployctl.vllm.acceptance.metrics import in_flight
-from deployctl.vllm.acceptance.unreadable import Unreadable
+from deployctl.steps.servers.stopping import REQUESTS, stop_unit
 
 CURRENT = "current"
 POLL = 0.5
@@ -225,8 +225,7 @@ class BlueGreenRun:
         if self.live is not None and self.listens != wanted:
             slots.turn(session, profile, self.live)
         interrupts = self.front != "absent"
-        grace = profile.serve.stop_grace
-        session.call("units.stop", name=profile.name, grace=grace)
+        requests = stop_unit(session, profile)["requests"]
         slots.start_front(session, profile)
         while not session.call("network.listener", port=profile.serve.port)["listening"]:
             if time.monotonic() - began > FRONT_LIMIT:
@@ -239,7 +238,7 @@ class BlueGreenRun:
             cancel.sleep(POLL / 5)
         self.front, self.listens = slots.FRONT, wanted
         self.whole.record.changed = True
-        evidence = {"before": before, "port": profile.serve.port}
+        evidence = {"before": before, "port": profile.serve.port, REQUESTS: requests}
         seconds = time.monotonic() - began
         self.whole.record.steps.append(StepRecord("front", "changed", seconds, evidence))
         if interrupts:
@@ -262,34 +261,13 @@ class BlueGreenRun:
     def _retire(self, connected: Connected, slot: Slot, drain: bool) -> dict[str, Any]:
         """Stop a slot's server; with `drain` once its requests have ended or their time is over."""
         profile = slots.slot_profile(self.whole.wanted.profile, slot)
-        unit = connected.session.call("units.state", name=profile.name)
-        if unit["state"] not in ("starting", "running"):
-            return {"drained": 0.0, "cut_off": 0}
-        began = time.monotonic()
-        left = self._drained(connected, slot) if drain else 0
-        seconds = round(time.monotonic() - began, 2)
-        connected.session.call("units.stop", name=profile.name, grace=profile.serve.stop_grace)
-        return {"drained": seconds, "cut_off": left}
+        within = self.whole.wanted.profile.switch.drain if drain else 0.0
+        return in_flight.stop_drained(connected.session, profile, within, self._draining)
 
-    def _drained(self, connected: Connected, slot: Slot) -> int | None:
-        """Wait until a slot has no request in flight; how many are left, None where unknown. Two
-        looks must find none: what the front led there just before its turn may be late for one."""
-        settings = self.whole.wanted.profile.switch
-        url = f"http://127.0.0.1:{getattr(settings, slot).port}/metrics"
-        end, quiet = time.monotonic() + settings.drain, False
-        while True:
-            answer = connected.session.call("network.http", method="GET", url=url)
-            try:
-                left = in_flight(answer["body"]) if answer["status"] == 200 else None
-            except Unreadable:
-                left = None
-            if (left == 0 and quiet) or time.monotonic() > end:
-                return left
-            quiet = left == 0
-            if not quiet:
-                host, told = self.whole.record.host, f"{left} in flight"
-                self.whole.listen(events.StepProgress(host, "switch", "drain", told, None))
-            cancel.sleep(POLL)
+    def _draining(self, left: int | None) -> None:
+        many = "an unknown number of requests" if left is None else f"{left}"
+        host, detail = self.whole.record.host, f"{many} in flight"
+        self.whole.listen(events.StepProgress(host, "switch", "drain", detail, None))
 
     def _down(self) -> None:
         """The front first: nobody is sent to a slot that ends."""

@@ -14,7 +14,8 @@ from deployctl.config.profile import Profile
 from deployctl.steps.interface import Answers, Question
 from deployctl.steps.measuring.gates import api_key
 from deployctl.steps.models.sources import Secret
-from deployctl.steps.servers.stopping import reachable
+from deployctl.steps.servers.in_flight import counted
+from deployctl.steps.servers.stopping import base_url
 
 LIFE, LOAD = "life", "load"
 WITHIN = 10.0
@@ -23,8 +24,7 @@ WITHIN = 10.0
 
 def questions(profile: Profile) -> list[Question]:
     """A completion of one token, and how many requests are in flight."""
-    serve = profile.serve
-    url = f"http://{reachable(serve.host)}:{serve.port}"
+    url = base_url(profile)
     key = api_key(profile)
     headers: dict[str, str] = {"Content-Type": "application/json"}
     if key:
@@ -68,11 +68,7 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
 def in_flight(answers: Answers) -> int | None:
     """Requests that the server counts at its door; None where it does not count them. One of
     them may be our own."""
-    try:
-        count = json.loads((answers.get(LOAD) or {}).get("body") or "")["server_load"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return count if type(count) is int else None
+    return counted(answers.get("unit") or {}, answers.get(LOAD))
 
 
 def _has_text(body: str) -> bool:

@@ -16,7 +16,7 @@ from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
-from deployctl.steps.servers.stopping import reachable
+from deployctl.steps.servers.stopping import base_url, stop_unit
 from deployctl.vllm.client.client import Request
 from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.logs.phases import Startup
@@ -77,10 +77,7 @@ class Readiness:
         unit = self.context.session.call(units.state, name=self.profile.name)
         if unit.get("kept"):
             return None
-        stopped: dict[str, Any] = self.context.session.call(
-            units.stop, name=self.profile.name, grace=self.profile.serve.stop_grace
-        )
-        return stopped
+        return stop_unit(self.context.session, self.profile)
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -131,8 +128,7 @@ class Readiness:
             self.effort.overslept(time.monotonic() - now - POLL)
 
     def _healthy(self, unit: Mapping[str, Any]) -> bool:
-        serve = self.profile.serve
-        url = f"http://{reachable(serve.host)}:{serve.port}/health"
+        url = f"{base_url(self.profile)}/health"
         (answer,) = self._ask(Call("network.http", {"method": "GET", "url": url}))
         if answer["status"] == 503:
             self._read_log()

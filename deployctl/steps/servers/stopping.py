@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from deployctl.config.profile import Profile
@@ -19,19 +20,34 @@ def reachable(host: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
+def base_url(profile: Profile) -> str:
+    """The URL at which the host itself reaches the profile's server."""
+    return f"http://{reachable(profile.serve.host)}:{profile.serve.port}"
+
+
+def listens_at(unit: Mapping[str, Any]) -> str | None:
+    """The URL of a running unit's server, by its own command line: the profile may name another
+    port by now. None where it is no server."""
+    given = dict(pairwise(unit.get("argv") or ()))
+    if "--host" not in given or "--port" not in given:
+        return None
+    return f"http://{reachable(given['--host'])}:{given['--port']}"
+
+
 def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
     """Stop the profile's own server; what `units.stop` answers."""
-    serve = profile.serve
-    stopped: dict[str, Any] = session.call(
-        units.stop,
-        name=profile.name,
-        grace=serve.stop_grace,
-        load=f"http://{reachable(serve.host)}:{serve.port}/load",
-    )
+    return stop_named(session, profile.name, profile.serve.stop_grace)
+
+
+def stop_named(session: Session, name: str, grace: float) -> dict[str, Any]:
+    """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
+    url = listens_at(session.call(units.state, name=name))
+    load = f"{url}/load" if url else ""
+    stopped: dict[str, Any] = session.call(units.stop, name=name, grace=grace, load=load)
     return stopped
 
 
-def cut_off(evidences: Iterator[Mapping[str, Any]]) -> int | None:
+def cut_off(evidences: Iterable[Mapping[str, Any]]) -> int | None:
     """How many requests the stops of a run cut off; None where nothing was stopped that counts
     its requests."""
     known = [count for evidence in evidences if (count := _cut_off(evidence)) is not None]
@@ -42,6 +58,15 @@ def _cut_off(evidence: Mapping[str, Any]) -> int | None:
     """A gate's evidence has requests of its own, and their number."""
     found = evidence.get(REQUESTS)
     return found.get("cut_off") if isinstance(found, Mapping) else None
+
+
+def together(stops: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
+    """The requests of several stops; None where none of them counts."""
+    found = [stopped["requests"] for stopped in stops]
+    return {
+        name: sum(known) if (known := [r[name] for r in found if r[name] is not None]) else None
+        for name in ("in_flight", "cut_off")
+    }
 
 
 def in_words(evidence: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from deployctl.vllm.serving.knowledge import Knowledge
@@ -171,9 +172,24 @@ def with_drain(serve: Serve, knowledge: Knowledge, grace: float) -> Serve:
     more: dict[str, Value] = {}
     if knowledge.knows_option(DRAIN) and drain_seconds(grace):
         more[DRAIN] = drain_seconds(grace)
-    if knowledge.knows_option(LOAD):
+    if knowledge.knows_option(LOAD) and not any(_several(serve.args, name) for name in FRONT_ENDS):
         more[LOAD] = True
     return replace(serve, args={**more, **serve.args})
+
+
+FRONT_ENDS = ("api-server-count", "data-parallel-size")
+"""Options above 1 that start several API servers on one port; each counts its own requests."""
+
+
+def _several(args: Mapping[str, Value], name: str) -> bool:
+    return str(args.get(name, args.get(name.replace("-", "_"), 1))) != "1"
+
+
+def counts_requests(argv: Sequence[str]) -> bool:
+    """Whether a server with this command line counts its requests, all of them in one place."""
+    given = dict(pairwise(argv))
+    several = any(given.get(f"--{name}", "1") != "1" for name in FRONT_ENDS)
+    return f"--{LOAD}" in argv and not several
 
 
 def drained_within(argv: Sequence[str], args: Mapping[str, Value], grace: float) -> list[str]:

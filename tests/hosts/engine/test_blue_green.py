@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -17,15 +18,18 @@ import pytest
 import yaml
 
 from deployctl.config.loader import load_playbook
+from deployctl.config.profile import Profile
 from deployctl.engine.inspect import drafters, status
 from deployctl.engine.inspect.compare import compare
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.strategies import blue_green, slots
+from deployctl.engine.strategies import slots
 from deployctl.errors import UsageError
+from deployctl.hosts.session import Session
 from deployctl.report.serving import status_lines
 from deployctl.steps import registry
-from deployctl.vllm.acceptance.metrics import in_flight
+from deployctl.steps.servers import in_flight
+from deployctl.vllm.acceptance import metrics
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.served.client import PollingClient
@@ -33,6 +37,7 @@ from tests.hosts.served.host import STALE, ServedHost
 
 OTHER = "serve.env.WHICH=other"
 METRICS = "http://127.0.0.1:{}/metrics"
+TRACKS = "serve.args={enable-server-load-tracking: true}"
 
 
 @pytest.fixture
@@ -60,7 +65,16 @@ def ask_slowly(port: int, seconds: float) -> dict[str, Any]:
 def running(host: ServedHost, slot: str = "blue") -> int | None:
     """How many requests a slot is at work on."""
     port = getattr(host.profile().switch, slot).port
-    return in_flight(host.ask("network.http", method="GET", url=METRICS.format(port))["body"])
+    return metrics.in_flight(
+        host.ask("network.http", method="GET", url=METRICS.format(port))["body"]
+    )
+
+
+def at_the_door(host: ServedHost, slot: str = "blue") -> int:
+    """How many requests a slot counts at its door."""
+    port = getattr(host.profile().switch, slot).port
+    answer = host.ask("network.http", method="GET", url=f"http://127.0.0.1:{port}/load")
+    return int(json.loads(answer["body"])["server_load"])
 
 
 def live(host: ServedHost) -> str:
@@ -128,7 +142,42 @@ def test_requests_in_flight_are_drained(slotted: ServedHost) -> None:
     slow.join()
     assert answers and answers[0]["choices"]
     (switched,) = [s for s in second.hosts[0].steps if s.step == "switch"]
+    # Its gauges say 0: that is no proof, and a stop without a count cannot say what it cut off.
+    assert switched.evidence["cut_off"] is None
+
+
+def test_requests_are_counted_at_the_door_where_gauges_read_nothing(slotted: ServedHost) -> None:
+    slotted.up(TRACKS, "serve.env.STAND_IN_FAULT=gauges")
+    answers: list[dict[str, Any]] = []
+    slow = threading.Thread(target=lambda: answers.append(ask_slowly(slotted.port, 6)))
+    slow.start()
+    wait_for("the request", lambda: at_the_door(slotted) == 1)
+    assert running(slotted) == 0
+    second = slotted.up(TRACKS, OTHER)
+    slow.join()
+    assert answers and answers[0]["choices"]
+    (switched,) = [s for s in second.hosts[0].steps if s.step == "switch"]
     assert switched.evidence["cut_off"] == 0
+    assert slotted.ledger()[-1]["cut_off"] == 0
+
+
+def test_what_does_not_end_in_time_is_counted_as_cut_off(slotted: ServedHost) -> None:
+    first = ("switch.drain=1s", TRACKS)
+    slotted.up(*first)
+    ended = threading.Event()
+
+    def never_answered() -> None:
+        with pytest.raises(OSError):
+            ask_slowly(slotted.port, 600)
+        ended.set()
+
+    threading.Thread(target=never_answered, daemon=True).start()
+    wait_for("the request", lambda: at_the_door(slotted) == 1)
+    second = slotted.up(*first, OTHER)
+    assert second.outcome == "deployed" and ended.wait(60)
+    assert slotted.ledger()[-1]["cut_off"] == 1
+    lines = list(status_lines(status.survey(slotted.profile(*first, OTHER))))
+    assert any("1 request cut off" in line for line in lines)
 
 
 def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
@@ -142,14 +191,16 @@ def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
     late.request("GET", "/health")
     assert late.getresponse().read() == b"", "the front has led it to the first slot"
 
-    def look(text: str) -> int | None:
-        looks.append(in_flight(text))
+    really = in_flight._by_gauges
+
+    def look(session: Session, profile: Profile, unit: Mapping[str, Any]) -> int | None:
+        looks.append(really(session, profile, unit))
         if len(looks) == 1:
             late.request("POST", "/v1/completions", body)
             wait_for("the request", lambda: running(slotted) == 1)
         return looks[-1]
 
-    monkeypatch.setattr(blue_green, "in_flight", look)
+    monkeypatch.setattr(in_flight, "_by_gauges", look)
     second = slotted.up(OTHER)
     assert second.outcome == "deployed" and looks[:2] == [0, 1]
     assert json.loads(late.getresponse().read())["choices"]

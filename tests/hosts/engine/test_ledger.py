@@ -23,8 +23,8 @@ def test_a_run_that_was_refused_is_there(
         raise TypeError("a bug")
 
     monkeypatch.setattr(PreflightStep, "plan", broken)
-    with pytest.raises(TypeError):
-        served.up()
+    broken_run = served.up()
+    assert (broken_run.outcome, broken_run.exit_code) == ("failed", 1)
     first, second = served.ledger()
     error = refused.hosts[0].error
     assert error is not None

@@ -6,7 +6,8 @@ well where the drafter's config.json has the mask token of the tiny pair, and ba
 measured with the real server (models/README.md).
 
 Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`: rc 1 instead of
-listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves),
+listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves ·
+`gauges`: those of requests read 0, as while a real engine hangs),
 STAND_IN_TELLS (names of variables whose values it prints).
 """
 
@@ -27,6 +28,7 @@ MASK_TOKEN = 3
 ANSWER = "def quicksort(items):\n    return sorted(items)\n"
 PROMPT_TOKENS, TOKENS = 12, 80
 COUNTERS = threading.Lock()
+GAUGES_LIE = os.environ.get("STAND_IN_FAULT") == "gauges"
 
 
 class Server:
@@ -35,6 +37,7 @@ class Server:
     def __init__(self, options: argparse.Namespace) -> None:
         self.name = options.served_model_name
         self.length = int(options.max_model_len or 1024)
+        self.tracks = options.enable_server_load_tracking
         speculation = json.loads(options.speculative_config or "null")
         self.draft_tokens = speculation["num_speculative_tokens"] if speculation else 0
         self.accepted_each = accepted_each(speculation, self.draft_tokens)
@@ -49,13 +52,17 @@ class Server:
                 self.drafts += drafts
                 self.accepted += drafts * self.accepted_each
 
+    def load(self) -> int:
+        """What it counts at its door: 0 unless it was started with the option."""
+        return self.running if self.tracks else 0
+
     def metrics(self) -> str:
         labels = f'engine="0",model_name="{self.name}"'
         with COUNTERS:
             lines = [
                 f'vllm:request_success_total{{{labels},finished_reason="stop"}} {self.requests}',
                 f"vllm:generation_tokens_total{{{labels}}} {self.tokens}",
-                f"vllm:num_requests_running{{{labels}}} {self.running}",
+                f"vllm:num_requests_running{{{labels}}} {0 if GAUGES_LIE else self.running}",
                 f"vllm:num_requests_waiting{{{labels}}} 0",
                 f"vllm:prompt_tokens_total{{{labels}}} {self.requests * PROMPT_TOKENS}",
             ]
@@ -130,6 +137,7 @@ class Handler(BaseHTTPRequestHandler):
             "/version": json.dumps({"version": "0.0.stand-in"}),
             "/v1/models": json.dumps({"object": "list", "data": models}),
             "/metrics": self.serving.metrics(),
+            "/load": json.dumps({"server_load": self.serving.load()}),
         }
         if self.path in known:
             self._say(200, known[self.path])
@@ -179,6 +187,7 @@ def main() -> int:
     for name in ("host", "served-model-name", "max-model-len", "speculative-config"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--enable-server-load-tracking", action="store_true")
     options, _ = parser.parse_known_args()
     fault = os.environ.get("STAND_IN_FAULT")
     signal.signal(signal.SIGTERM, signal.SIG_IGN if fault == "hang" else lambda *_: os._exit(0))

@@ -23,6 +23,7 @@ from deployctl.agent.gpu.holders import Facts, Marks, bare_facts, read_all, read
 from deployctl.agent.gpu.survey import relatives
 from deployctl.agent.processes import namespaces, processes
 from deployctl.agent.processes.pidfds import Handles, ended
+from deployctl.agent.processes.places import Places
 from deployctl.agent.processes.processes import Stat
 from deployctl.agent.processes.stopping import Stopping, stuck_threads
 
@@ -111,7 +112,7 @@ def test_a_held_device_is_seen_by_its_number() -> None:
     with program("held = open('/dev/zero')") as holder:
         found = processes.read_stat(holder.pid)
         assert found is not None
-        *_, facts = read_process(found, Devices({"nvidia": 1}), "/nowhere")
+        *_, facts = read_process(found, Devices({"nvidia": 1}), "/nowhere", Places())
     assert "nvidia5" in facts["devices"]
     assert facts["user"] and facts["executable"] and facts["namespaces"]
 

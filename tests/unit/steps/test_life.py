@@ -39,7 +39,8 @@ def answer(status: int | None, body: str = "", error: str | None = None) -> dict
     ],
 )
 def test_only_a_completion_proves_life(said: Any, load: Any, generates: Any, why: str) -> None:
-    assert life.generates(Answers({"life": said, "load": load})) == (generates, why)
+    unit = {"argv": ["vllm", "serve", "m", "--enable-server-load-tracking"]}
+    assert life.generates(Answers({"life": said, "load": load, "unit": unit})) == (generates, why)
 
 
 def test_the_key_travels_and_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:

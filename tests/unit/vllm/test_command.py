@@ -11,7 +11,9 @@ import pytest
 from deployctl.vllm.serving.command import (
     Serve,
     Speculation,
+    Value,
     command,
+    counts_requests,
     drained_within,
     environment,
     problems,
@@ -226,3 +228,23 @@ def test_a_drain_of_before_fits_todays_grace() -> None:
     assert drained_within(argv, {}, 3.0)[argv.index("--shutdown-timeout") + 1] == "0"
     assert drained_within(argv, {"shutdown-timeout": 55}, 20.0) == argv
     assert drained_within(HEAD, {}, 20.0) == HEAD
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"api-server-count": 4},
+        {"api_server_count": 2},
+        {"data-parallel-size": 2},
+        {"data_parallel_size": "8"},
+    ],
+)
+def test_several_front_ends_do_not_count_together(args: dict[str, Value]) -> None:
+    made = command(with_drain(replace(PLAIN, args=args), STOPS, 20.0))
+    assert "--enable-server-load-tracking" not in made
+    assert not counts_requests([*made, "--enable-server-load-tracking"]) or "_" in str(args)
+
+
+def test_one_front_end_counts_its_requests() -> None:
+    assert counts_requests(command(with_drain(PLAIN, STOPS, 20.0)))
+    assert not counts_requests(command(PLAIN)) and not counts_requests([])
