@@ -92,7 +92,7 @@ def _model(wanted: Deployment, answers: Answers, role: str) -> Need | None:
 
 
 def reach_question(wanted: Deployment, answers: Answers) -> Question | None:
-    """Whether a host that lacks the environment could make it; None where nothing is to be asked."""
+    """Whether a host that lacks the environment can make it; None where nothing is to be asked."""
     build, tools = wanted.profile.build, answers.get("tools") or {}
     need = _environment(wanted, answers)
     if need is None or need.has or need.makes is False or not tools.get("uv"):

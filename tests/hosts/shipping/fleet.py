@@ -61,6 +61,7 @@ class Fleet:
                     shutil.rmtree(folder)
         self.share = {"way": "controller"}
         self.model = {"path": str(self.directory / "hub")}
+        self.build["source"] = {"release": "1.2.3"}
         self.events.clear()
 
     def root(self, host: str) -> Path:
@@ -130,6 +131,9 @@ def fleet(directory: Path, online: Sequence[str], offline: Sequence[str] = ()) -
             scripts={"vllm": "vllm.entrypoints:main"},
             needs=("huggingface_hub",),
         )
+        index.add("vllm", "9.9.9", {"vllm/__init__.py": ""})
+        cut = next((directory / "index").rglob("vllm-9.9.9-*.whl"))
+        cut.write_bytes(cut.read_bytes()[:200])
         made = Fleet(directory, index, hub)
         for name in online:
             (directory / name).mkdir()

@@ -1,5 +1,4 @@
-"""A package index on the loopback address, with wheels that are made by hand; uv installs from it as
-from any other."""
+"""A package index on the loopback address, with wheels that are made by hand."""
 
 from __future__ import annotations
 

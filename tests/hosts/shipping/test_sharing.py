@@ -64,13 +64,8 @@ def test_hosts_without_internet_get_all_they_need(shared: Fleet) -> None:
 
 
 def test_a_producer_that_fails_is_named_and_nothing_is_touched(shared: Fleet) -> None:
-    wheel = next((shared.directory / "index" / "simple" / "vllm").glob("*.whl"))
-    whole = wheel.read_bytes()
-    wheel.write_bytes(whole[:500])
-    try:
-        record = shared.run(["maker", "far"], steps=["build", "verify"])
-    finally:
-        wheel.write_bytes(whole)
+    shared.build["source"] = {"release": "9.9.9"}  # its wheel is cut off
+    record = shared.run(["maker", "far"], steps=["build", "verify"])
     assert record.exit_code == 6
     failed = host(record, "maker").error
     told = host(record, "far").error
