@@ -13,7 +13,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("environments", "jobs", "models", "wheels")
+KINDS = ("environments", "jobs", "models", "shipping", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
@@ -23,8 +23,8 @@ def inventory(call: Call) -> Dict[str, Any]:
     """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
     id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
     `models`, `mentions`, `bytes`); `environments`,
-    `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
-    first) and, for a job, `state` and `label`."""
+    `jobs`, `models`, `shipping` and `wheels` by name with `bytes` (a hard-linked file counts where
+    it is met first) and, for a job, `state` and `label`."""
     seen: Dict[Inode, bool] = {}
     found: Dict[str, Any] = {"profiles": {}}
     for name in profiles(call):

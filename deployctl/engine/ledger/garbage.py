@@ -16,9 +16,9 @@ from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
 
 SCHEMA = "deployctl.gc/1"
-SHARED = ("environments", "wheels", "models", "jobs")
-UNFINISHED = ".part"
-"""What a model's folder is called until its download is whole."""
+SHARED = ("environments", "wheels", "models", "jobs", "shipping")
+UNFINISHED = (".part", ".incoming")
+"""What a folder's name ends with until it was downloaded, or received, as a whole."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,17 @@ def doomed(inventory: Mapping[str, Any], profile: str, keep: int) -> list[Doomed
         if kind == "wheels" and any("key" in label for label in running):
             # A build that runs has made one that nothing names yet, or is about to install one.
             continue
-        for name, facts in inventory[kind].items():
-            if name.removesuffix(UNFINISHED) not in names and not _runs(facts):
+        for name, facts in inventory.get(kind, {}).items():
+            if _finished(name) not in names and not _runs(facts):
                 gone.append(Doomed(kind, name, facts["bytes"], "no release refers to it"))
     return gone
+
+
+def _finished(name: str) -> str:
+    """The name that a folder has once it is whole."""
+    for ending in UNFINISHED:
+        name = name.removesuffix(ending)
+    return name
 
 
 def _runs(facts: Mapping[str, Any]) -> bool:

@@ -37,16 +37,23 @@ class _Job:
     failure: HostError | None = None
 
 
-def attach(source: Party, receivers: Sequence[Receiver], goods: Goods, tell: Tell) -> list[str]:
-    """Wait for the jobs of an earlier run that still bring these goods; the hosts that had one."""
+def attach(
+    source: Party,
+    receivers: Sequence[Receiver],
+    goods: Goods,
+    tell: Tell,
+    attached: Callable[[Sequence[str]], object],
+) -> None:
+    """Wait for the jobs of an earlier run that still bring these goods; `attached` is told of the
+    hosts that have one."""
     found = []
     for job in _jobs(source, receivers, goods):
         with suppress(RemoteError):
             if job.party.session.call(jobs.state, id=job.id)["state"] == "running":
                 found.append(job)
     if found:
+        attached([job.party.name for job in found])
         _follow_all(found, goods, tell)
-    return [job.party.name for job in found]
 
 
 def relay(
@@ -120,7 +127,12 @@ def _start(job: _Job, phase: str, asked: dict[str, Any], pem: str) -> None:
         "secrets": {KEY: pem},
     }
     job.party.session.call(
-        jobs.start, id=job.id, steps=[step], stall=STALL, limit=LIMIT, label={"way": "relay"}
+        jobs.start,
+        id=job.id,
+        steps=[step],
+        stall=STALL,
+        limit=LIMIT,
+        label={"way": "relay", "folder": asked["folder"]},
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployctl import cancel
-from deployctl.errors import HostError, RemoteError
+from deployctl.errors import HostError
 from deployctl.hosts.shipping.at_once import at_once
 from deployctl.hosts.shipping.parties import (
     CONTROLLER,
@@ -61,9 +61,7 @@ class Shipment:
             described["place"], described["note"], described["manifest"], described["bytes"]
         )
         self.total = goods.total
-        attached = attach(self.source, self.receivers, goods, self.tell)
-        if attached:
-            self.note(f"attached to what an earlier run began on {', '.join(attached)}")
+        attach(self.source, self.receivers, goods, self.tell, self._attached)
         self._each(lambda one: self._prepare(one, goods))
         way: Way | None = None if self.way == "auto" else self.way
         fruitless = 0
@@ -80,6 +78,9 @@ class Shipment:
             if one.waits:
                 one.failure = failure or HostError(one.name, "nothing came")
         self._each(self._finish)
+
+    def _attached(self, hosts: Sequence[str]) -> None:
+        self.note(f"attached to what an earlier run began on {', '.join(hosts)}")
 
     def _round(
         self, waiting: Sequence[Receiver], goods: Goods, way: Way | None
@@ -189,8 +190,16 @@ class Shipment:
             lacks = sorted(bad & one.missing)
             if lacks and one.failure is None:
                 found = "; ".join(piece_name(goods.manifest, number) for number in lacks[:5])
-                said = f"{self.source.name} sends other bytes than it promised: {found}"
-                one.failure = RemoteError(one.name, "shipping", "damaged", said)
+                one.failure = HostError(
+                    one.name,
+                    f"what {self.source.name} sends is damaged there",
+                    f"other bytes than a moment ago: {found}",
+                    f"look at the disk of {self.source.name} and compare: deployctl verify --deep, "
+                    "deployctl fetch --deep; then retry",
+                )
+        if bad:
+            # Its checksums are made anew from what lies there, to be judged by those of the origin.
+            self.source.session.call("shipping.forget", folder=self.folder)
 
 
 def piece_name(manifest: Mapping[str, Any], number: int) -> str:

@@ -32,7 +32,7 @@ def pack(context: Context, key: str) -> None:
         [recipes.pack(f"@/environments/{source}", parcel(key))],
         stall=context.wanted.profile.build.stall,
         limit=context.wanted.profile.build.limit,
-        label={"key": source},
+        label={"key": source, "folder": parcel(key)},
     )
     if final["state"] != "done":
         words = job.log(context.session, final["id"]).strip().splitlines()
