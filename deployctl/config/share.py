@@ -17,5 +17,5 @@ class ShareSettings(Settings):
     """controller: through this machine to all at once · relay: from host to host, each passes on
     while it receives · auto: the faster of both, measured with the first pieces · none: each host
     makes and fetches everything itself."""
-    port: int | None = Field(default=None, ge=1, le=65535)
+    relay_port: int | None = Field(default=None, ge=1, le=65535)
     """The port on which a receiver listens in a relay; any free one when absent."""

@@ -33,7 +33,7 @@ class Meeting:
 
     def __init__(self, profile: Profile, slots: Slots) -> None:
         self._way = profile.share.way
-        self._port = profile.share.port
+        self._port = profile.share.relay_port
         self._hosts = [host.name for host in profile.hosts]
         self._slots = slots
         self._declared: dict[str, _Declared] = {}

@@ -205,6 +205,6 @@ def _failure(job: _Job, final: dict[str, Any] | None = None) -> HostError | None
         job.party.name,
         f"the relay {final.get('state', 'ended')} here",
         words,
-        "see whether the hosts reach each other: address: in their host files, share.port "
+        "see whether the hosts reach each other: address: in their host files, share.relay_port "
         "and their firewalls; or set share.way: controller",
     )

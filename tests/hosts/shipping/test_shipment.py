@@ -128,7 +128,8 @@ def test_from_host_to_host_and_attached_to(make: Make) -> None:
     """The first controller is interrupted while the hosts go on; the second one attaches."""
     hosts = make("one", "two")
     hosts.fill(60 * MB)
-    token, stopped = Token(), []
+    token = Token()
+    stopped: list[int] = []
 
     def interrupt(receiver: Receiver, count: int) -> None:
         if not stopped:
