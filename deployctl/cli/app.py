@@ -34,7 +34,7 @@ from deployctl.errors import DeployError, UsageError
 
 app = Commands(
     name="deployctl",
-    help="Say what should be served: a GPU host serves it, provably, or keeps the last good one.",
+    help="Deploy vLLM to GPU hosts, prove it serves, else keep the last good release.",
     epilog=(
         "Exit codes: 0 done or nothing to do, 1 internal error, 2 usage, 3 profile or playbook "
         "invalid, 4 host unreachable or access refused, 5 skipped: another run holds the lock, "
@@ -111,7 +111,7 @@ def _look_around() -> None:
         Path.cwd()
     except FileNotFoundError as error:
         raise UsageError(
-            "the working directory does not exist any more",
+            "the working directory no longer exists",
             str(error),
             "change to one that exists",
         ) from error

@@ -21,15 +21,18 @@ def build(
     profile: options.Profile,
     listed: Annotated[
         bool,
-        typer.Option("--list", help="List the wheels that hosts keep and the jobs that run there."),
+        typer.Option("--list", help="List kept wheels and running jobs."),
     ] = False,
     prune: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Keep at most this much of wheels, e.g. 20G; no build."),
+        typer.Option(
+            metavar="SIZE",
+            help="Delete old wheels until at most this much is kept, e.g. 20G; builds nothing.",
+        ),
     ] = None,
     stop: Annotated[
         str | None,
-        typer.Option(metavar="JOB", help="End a build or download that runs on; no build."),
+        typer.Option(metavar="JOB", help="Stop a running build or download; builds nothing."),
     ] = None,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
@@ -69,7 +72,7 @@ def verify(
     profile: options.Profile,
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Compare every installed file's hash, not its size alone."),
+        typer.Option("--deep", help="Compare the hash of every installed file, not only its size."),
     ] = False,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
@@ -79,8 +82,8 @@ def verify(
 ) -> None:
     """Measure whether the built environment is whole, as asked for, and has the fixes.
 
-    It is measured again although it was proven before; what is found damaged is built anew by the
-    next `build` or `up`.
+    It is measured again although it was proven before; what is found damaged is rebuilt by the next
+    `build` or `up`.
     """
     running.perform(
         profile,

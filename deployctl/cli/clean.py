@@ -23,14 +23,15 @@ def clean(
         str | None,
         typer.Option(
             metavar="ours|container|gpu",
-            help="Whose processes on the profile's GPUs may be stopped; beyond ours: others'.",
+            help="Whose processes on the profile's GPUs may be stopped; default: ours.",
         ),
     ] = None,
     plan_only: Annotated[
-        bool, typer.Option("--plan", help="Show who holds what and who would be stopped; no more.")
+        bool,
+        typer.Option("--plan", help="Show GPU holders and what would be stopped; stop nothing."),
     ] = False,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Reset the profile's GPUs once nobody uses them.")
+        bool, typer.Option("--reset", help="Reset the profile's GPUs when no process uses them.")
     ] = False,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
@@ -68,7 +69,7 @@ def doctor(
     container_conf: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Examine this container's configuration instead of hosts."
+            metavar="FILE", help="Check this container configuration file instead of hosts."
         ),
     ] = None,
     devices: Annotated[

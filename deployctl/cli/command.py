@@ -1,4 +1,4 @@
-"""What every command does: its help is told whole, and with --json a refusal is a document too."""
+"""What every command does: full help texts, and with --json a refusal is a document too."""
 
 from __future__ import annotations
 

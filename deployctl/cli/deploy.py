@@ -20,11 +20,11 @@ class Part(NamedTuple):
 PARTS = {
     "launch": Part(
         ("clean", "launch", "ready"),
-        "Start the wanted release and wait until it answers; no gates.",
+        "Start the release and wait until it answers; runs no gates.",
     ),
     "down": Part(
         ("down",),
-        "Stop the profile's server, all of its processes, and prove that they are gone.",
+        "Stop the profile's server with all its processes, and verify that they ended.",
     ),
 }
 PLAN_HAS_CHANGES = 12
@@ -146,7 +146,7 @@ def plan(
 def fetch(
     profile: options.Profile,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Compare the files' checksums, not their sizes alone.")
+        bool, typer.Option("--deep", help="Compare file checksums, not only sizes.")
     ] = False,
     sets: options.Sets = [],
     hosts: options.Hosts = [],

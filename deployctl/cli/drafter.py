@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = Commands(
     cls=Group,
-    help="The drafter's config.json, on a profile's hosts or in a file.",
+    help="Show, check or change a drafter's config.json.",
     no_args_is_help=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -36,8 +36,8 @@ Assignments = Annotated[list[str], typer.Argument(metavar="[FILE] KEY=VALUE...")
 
 
 NEXT_START = (
-    "a server that runs has read its config already: its supervisor would start it again with "
-    "this one, and the next deployctl up puts the profile's values back"
+    "a running server has already read its config: a restart would load this one, and the next "
+    "deployctl up restores the profile's values"
 )
 
 
@@ -54,7 +54,7 @@ def drafter(
     if context.invoked_subcommand is not None:
         return
     if profile is None:
-        raise UsageError("say which profile", next="deployctl drafter --profile NAME")
+        raise UsageError("no profile given", next="deployctl drafter --profile NAME")
     running.perform(
         profile,
         running.playbook_of("fetch", "drafter"),
@@ -101,7 +101,7 @@ def diff(
     """
     given = _given(context, profile, sets, hosts, as_json)
     if given.profile is None:
-        raise UsageError("diff needs a profile: what is wanted stands there")
+        raise UsageError("diff needs --profile: the profile has the wanted values")
     subjects = _subjects(file, given)
     if given.as_json:
         _print_json(subjects)
@@ -166,7 +166,7 @@ def set_keys(
     words: Assignments,
     profile: Profile = None,
     new: Annotated[
-        bool, typer.Option("--new", help="Keys may be new: not in the file, and unknown to DFlash.")
+        bool, typer.Option("--new", help="Allow new keys: not in the file, and unknown to DFlash.")
     ] = False,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
@@ -187,7 +187,7 @@ def set_keys(
     else:
         file, *rest = words
         if "=" in file or not rest:
-            raise UsageError("say which file, then KEY=VALUE: set config.json block_size=8")
+            raise UsageError("name a file, then KEY=VALUE: set config.json block_size=8")
         made = [(file, drafters.set_in_file(Path(file), drafters.assignments(rest), new))]
     if given.as_json:
         changes = [{"where": w, "changed": [asdict(c) for c in d.changed]} for w, d in made]
@@ -248,7 +248,7 @@ def _subjects(file: Path | None, given: _Given) -> list[InUse]:
         return [drafters.in_file(file, given.overrides())]
     loaded = given.load()
     if loaded is None:
-        raise UsageError("say what to look at: a FILE, or --profile NAME for its hosts")
+        raise UsageError("nothing to look at: give a FILE, or --profile NAME for its hosts")
     return drafters.on_hosts(loaded)
 
 

@@ -1,4 +1,4 @@
-"""`fixes`: known defects of vLLM and whether a tree has them mended."""
+"""`fixes`: known defects of vLLM and whether a tree has them fixed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fixes(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say of each known defect whether it is mended in a vLLM, with file, line and what was run."""
+    """Check a vLLM installation for known defects; show file, line and what was run."""
     from deployctl.engine.inspect import fixes as asking
     from deployctl.report import fixes as rendering
 

@@ -50,7 +50,7 @@ def init(
         given, said = files.READERS[source](_text(file), str(file)), str(file)
     elif file is not None:
         raise UsageError(
-            f"{source!r} is no kind of file", next="one of: " + ", ".join(files.READERS)
+            f"{source!r} is not a kind of file", next="one of: " + ", ".join(files.READERS)
         )
     else:
         given, said = shell.read(source, "the command line"), source

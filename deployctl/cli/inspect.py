@@ -38,11 +38,15 @@ def logs(
     profile: options.Profile,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="The last so many.")] = 100,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
-    job: Annotated[str | None, typer.Option(help="A job's log instead of the server's.")] = None,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, help="How many, newest last.")
+    ] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
+    job: Annotated[
+        str | None, typer.Option(help="Show a job's log instead of the server's.")
+    ] = None,
     release: Annotated[
-        str | None, typer.Option(help="The log of this release's server, also of one that failed.")
+        str | None, typer.Option(help="Show the log of this release, also of a failed one.")
     ] = None,
 ) -> None:
     """The server's log, a job's, or that of a release that failed."""
@@ -57,7 +61,7 @@ def history(
     profile: options.Profile,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
-    last: Annotated[int, typer.Option("--last", "-n", min=1, help="The last so many.")] = 20,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="How many, newest last.")] = 20,
     as_json: options.Json = False,
 ) -> None:
     """The ledger: every run on each host, what it changed and how it ended."""

@@ -37,7 +37,9 @@ CaFile = Annotated[
 ]
 Compare = Annotated[
     Literal["plain"] | None,
-    typer.Option(help="With --profile: start the same without speculation beside it, and compare."),
+    typer.Option(
+        help="With --profile: start the same server without speculation beside it, and compare."
+    ),
 ]
 Evidence = Mapping[str, Any]
 
@@ -102,7 +104,7 @@ def acceptance(
         str | None, typer.Option(help="With --url: code, math, chat, long-context, or a file.")
     ] = None,
     max_prompts: Annotated[
-        int | None, typer.Option(min=1, help="With --url: ask at most so many.")
+        int | None, typer.Option(min=1, help="With --url: ask at most this many prompts.")
     ] = None,
     compare: Compare = None,
     min_length: Annotated[

@@ -35,12 +35,10 @@ Hosts = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
 Skip = Annotated[
     list[str],
-    typer.Option(
-        "--skip", metavar="STEP", autocompletion=completion.steps, help="Leave this step out."
-    ),
+    typer.Option("--skip", metavar="STEP", autocompletion=completion.steps, help="Skip this step."),
 ]
 LockWait = Annotated[
     str,
@@ -55,19 +53,19 @@ OnlyIfChanged = Annotated[
     bool,
     typer.Option(
         "--only-if-changed",
-        help="Do not try a release again that failed before; what serves is kept and healed.",
+        help="Do not retry a release that failed before; keep the serving one running.",
     ),
 ]
 KeepFailed = Annotated[
     bool,
-    typer.Option("--keep-failed", help="Leave a release that failed its gate; do not go back."),
+    typer.Option("--keep-failed", help="Keep a release that failed its gate; do not roll back."),
 ]
-Parallel = Annotated[int, typer.Option(min=1, metavar="N", help="Hosts at work at the same time.")]
+Parallel = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Most hosts worked on at the same time.")
+]
 FailFast = Annotated[
     bool,
-    typer.Option(
-        "--fail-fast", help="Once a host has failed, begin with no other and switch none."
-    ),
+    typer.Option("--fail-fast", help="After a host has failed, start and switch no other."),
 ]
 MetricsFile = Annotated[
     Path | None,

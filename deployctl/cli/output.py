@@ -89,7 +89,8 @@ def _finite(value: Any) -> Any:
 
 def prepare() -> None:
     """Characters that a stream cannot take are escaped, and never the end of a command. A stream
-    that was closed when we started fails like any other that nobody can write to."""
+    that was closed when we started fails like any other that cannot be written to.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDONLY), "w"))
@@ -120,7 +121,7 @@ def _say(lines: Iterable[str]) -> None:
 
 
 def warn(text: str) -> None:
-    """A warning on stderr; nobody is told where not even that can be written."""
+    """A warning on stderr; it is lost where not even that can be written."""
     note(f"warning: {text}")
 
 

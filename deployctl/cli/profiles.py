@@ -46,7 +46,7 @@ def list_command(as_json: Json = False) -> None:
 def show(
     name: Name,
     origin: Annotated[
-        bool, typer.Option("--origin", help="Say where each value comes from.")
+        bool, typer.Option("--origin", help="Show where each value comes from.")
     ] = False,
     as_json: Json = False,
     sets: Sets = [],
@@ -108,7 +108,7 @@ def validate(
         return
     if as_json:
         raise typer.Exit(ConfigError.exit_code)
-    raise ConfigError(f"{broken} invalid", "", "Correct the places named above.")
+    raise ConfigError(f"{broken} invalid", "", "Correct the errors shown above.")
 
 
 def _verdict(checked: Mapping[str, Any]) -> Iterator[str]:

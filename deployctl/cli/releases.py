@@ -29,7 +29,9 @@ def rollback(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Serve an earlier release, as it was wanted then, and prove it; or keep what serves."""
+    """Serve an earlier release with its original configuration, and prove it; on failure keep what
+    serves.
+    """
     running.perform(
         profile,
         "rollback",
@@ -68,7 +70,7 @@ def gc(
     ] = 2,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Remove old and failed releases, and what no release of any profile refers to any more."""

@@ -150,7 +150,7 @@ def _write_metrics(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _notify(profile: Profile, document: Mapping[str, Any]) -> None:
-    """Tell the profile's webhooks; what cannot be told is a note, never a failure."""
+    """Notify the profile's webhooks; a failed notification is a note, never a failure."""
     if not profile.notify:
         return
     from deployctl.report import notify

@@ -28,7 +28,7 @@ app = Commands(
 SCHEMA = "deployctl.schedule/1"
 CHECK_FAILED = 4
 
-Name = Annotated[str, typer.Argument(help="What it is scheduled as; see `schedule list`.")]
+Name = Annotated[str, typer.Argument(help="The entry's name; see `schedule list`.")]
 
 
 @app.command()
@@ -44,7 +44,9 @@ def add(
         str | None,
         typer.Option("--profile", "-p", envvar="DEPLOYCTL_PROFILE", help="Profile name or file."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What to call it; the profile's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The entry's name; default: the profile's.")
+    ] = None,
     playbook: Annotated[str | None, typer.Option(help="Playbook; the profile's own.")] = None,
     only_if_changed: options.OnlyIfChanged = False,
     lock_wait: options.LockWait = "0s",
@@ -64,7 +66,7 @@ def add(
     from deployctl.engine.schedule.outlook import outlook
 
     if profile is None and not dry_run:
-        raise UsageError("--profile is missing", next="name the profile that is to run: --profile")
+        raise UsageError("--profile is missing", next="name the profile to run: --profile")
     entry = None
     if profile is not None:
         entry = _entry(profile, at, name, playbook, only_if_changed, lock_wait, secrets_file)
@@ -152,7 +154,7 @@ def _listed(entry: Entry) -> str:
     try:
         following = times.parse(entry.at).following(crontab.now())
     except UsageError as error:
-        return f"{start}, which is no time of a crontab: {error.what}"
+        return f"{start}, which is not a crontab time: {error.what}"
     if not following:
         return f"{start}, when the machine has started"
     return f"{start}, next {following[0]:%Y-%m-%d %H:%M} ({following[0]:%Z}, UTC{following[0]:%z})"
@@ -173,7 +175,7 @@ def remove(name: Name) -> None:
     crontab.remove(name)
     log = entries.log_folder() / f"{name}.log"
     stays = f"; its log stays: {log}" if log.exists() else ""
-    output.say([f"{name} is scheduled no more{stays}"])
+    output.say([f"{name} is no longer scheduled{stays}"])
 
 
 @app.command()

@@ -21,10 +21,10 @@ _NOT_INHERITED = ("name", "extends")
 
 
 class Assembly:
-    """Reads files and joins them; collects what is wrong and goes on, so that all is told.
+    """Reads files and joins them; collects what is wrong and goes on, so that all is reported.
 
     `files` are those that were read, `problems` what is wrong in them, and `whole` is false when
-    something that a profile extends is missing, so that absent keys mean nothing.
+    something that a profile extends is missing, so that absent keys prove nothing.
     """
 
     def __init__(self, search: Search) -> None:
@@ -70,7 +70,7 @@ class Assembly:
         if among(base, chain):
             self.whole = False
             names = " → ".join(display(item) for item in (*chain, base))
-            self.report(reference.origin, "extends", f"a circle: {names}")
+            self.report(reference.origin, "extends", f"circular reference: {names}")
             return tree
         extended = self._extended(base, chain)
         return merge(replace(extended, content=_inherited(extended.entries)), tree, Profile)

@@ -80,6 +80,10 @@ class BuildSettings(Settings):
     """`in-place` starts from a hard-linked copy of `base`."""
     base: str | None = None
     """The environment to copy for `in-place`, such as /root/ml-env."""
+    user: str | None = None
+    """The user of the host as whom the build's code runs, without sight of other folders. Absent:
+    `deployctl-build` for a source from git, where the agent is root and the host has namespaces.
+    `root` (or the agent's own user) opts out."""
     env: dict[str, str] = {}
     """Environment variables of the build."""
     max_jobs: int | None = Field(default=None, ge=1)

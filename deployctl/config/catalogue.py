@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def shadowed(self) -> list[str]:
-        """Files of the same name that this one hides."""
+        """Files of the same name that this one shadows."""
         return [display(path) for path in self.found.shadowed]
 
 
@@ -111,7 +111,7 @@ def as_table(found: Sequence[Entry]) -> str:
             cells = (entry.name, entry.found.place, entry.file)
             row = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
             lines.append(f"  {row}  {entry.description}".rstrip())
-            lines += [f"  {'':{widths[0]}}  hides {file}" for file in entry.shadowed]
+            lines += [f"  {'':{widths[0]}}  shadows {file}" for file in entry.shadowed]
     return "\n".join(lines)
 
 

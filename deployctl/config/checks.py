@@ -39,7 +39,7 @@ class SmokeCheck(Settings):
             try:
                 re.compile(pattern)
             except (re.error, OverflowError, RecursionError) as error:
-                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
         return patterns
 
 
@@ -76,11 +76,9 @@ class SmokeRequest(Settings):
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("give either prompt or messages")
         if "messages" in self.extra:
-            raise misfit(("extra", "messages"), "say it once, as messages")
+            raise misfit(("extra", "messages"), "give it once, as messages")
         if self.check.max_ttft is not None and not self.stream:
-            raise misfit(
-                ("check", "max_ttft"), "the first token is seen in a stream only: stream: true"
-            )
+            raise misfit(("check", "max_ttft"), "time to first token needs stream: true")
         return self
 
 

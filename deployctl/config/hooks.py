@@ -24,7 +24,7 @@ class HookSettings(Settings):
     timeout: Duration = 60.0
     """It is ended after this, and has failed."""
     required: bool = True
-    """Its failure is the step's failure, with the way back; otherwise a note."""
+    """Its failure is the step's failure, with the rollback; otherwise a note."""
 
 
 Occasion = Literal["failure", "rollback", "change", "always"]
@@ -39,7 +39,7 @@ class NotifySettings(Settings):
     """json: the whole report · slack: a text for an incoming webhook (Mattermost, Discord's
     /slack) · ntfy: a title, a text and a priority."""
     on: list[Occasion] = Field(default=["failure", "rollback"], min_length=1)
-    """failure: it failed, was interrupted, or nothing can be said · rollback: the previous release
+    """failure: it failed, was interrupted, or is undecided · rollback: the previous release
     was restored · change: something was changed, such as the release that serves · always: whatever
     happened, skipped and unchanged too."""
     timeout: Duration = 10.0

@@ -77,7 +77,7 @@ class HostSettings(Settings):
     def _one_way_in(self) -> Self:
         ways = [self.local, self.ssh is not None, self.container is not None]
         if sum(ways) == 0:
-            raise ValueError("say how to reach it: local: true, ssh: or container:")
+            raise ValueError("give one of local: true, ssh: or container:")
         if self.local and (self.ssh or self.container):
             raise ValueError("local: true excludes ssh: and container:")
         if self.container is not None and self.ssh is not None:

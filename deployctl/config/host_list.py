@@ -147,7 +147,7 @@ class HostList:
         if not among(file, above):
             return False
         names = " → ".join(display(item) for item in (*above, file))
-        self._assembly.report(host.origin, path, f"a circle: {names}")
+        self._assembly.report(host.origin, path, f"circular reference: {names}")
         self._given_up.add(host.origin)
         return True
 

@@ -58,7 +58,7 @@ def _matching(part: str, hosts: Sequence[str], groups: Mapping[str, Sequence[str
         try:
             matches = re.compile(part[1:]).match
         except re.error as error:
-            raise PatternError(f"cannot match {part!r}, no regular expression: {error}") from error
+            raise PatternError(f"{part!r} is not a regular expression: {error}") from error
     else:
         matches = re.compile(fnmatch.translate(part)).match
     in_groups = {host for name, members in groups.items() if matches(name) for host in members}

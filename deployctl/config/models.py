@@ -87,7 +87,7 @@ class DrafterSettings(Settings):
     def _said_once(self) -> Self:
         for key in self.speculative:
             if key in _OWN_SETTING:
-                raise misfit(("speculative", key), f"say it once, as drafter.{key}")
+                raise misfit(("speculative", key), f"give it once, as drafter.{key}")
         return self
 
     @model_validator(mode="after")

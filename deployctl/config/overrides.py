@@ -108,7 +108,7 @@ def from_command_line(sets: Sequence[str]) -> list[Override]:
 def apply(tree: Value, override: Override, schema: Any) -> Value:
     """The tree with one override in it; raises `UnknownPath`."""
     if override.tokens[0].lower() == "extends":
-        raise UnknownPath("only a file can say what it extends")
+        raise UnknownPath("extends can be set in a file only")
     return _place(tree, override, 0, schema)
 
 
@@ -124,7 +124,7 @@ def _place(tree: Value | None, override: Override, depth: int, schema: Any) -> V
     if item(schema) is not None and (tokens[0].isdecimal() or section(schema) is None):
         return _in_list(tree, override, depth, schema)
     if section(schema) is None and entry(schema) is None:
-        raise UnknownPath(f"{override.path(depth)} is a plain value, nothing lies below it")
+        raise UnknownPath(f"{override.path(depth)} is a plain value without keys")
     name, used = _key(tree, override, depth, schema)
     inner = below(schema, name)
     base = tree
@@ -132,7 +132,7 @@ def _place(tree: Value | None, override: Override, depth: int, schema: Any) -> V
         base = Value({}, override.origin, override.origin)
     if not isinstance(base.content, dict):
         where = override.path(depth)
-        raise UnknownPath(f"{where} is no mapping in the profile, nothing lies below it")
+        raise UnknownPath(f"{where} is not a mapping in the profile")
     child = _place(base.child(name), override, depth + used, inner)
     return put(base, name, child, schema)
 

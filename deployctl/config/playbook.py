@@ -37,7 +37,9 @@ class Playbook(Settings):
     description: str = ""
     """A line about the playbook for `deployctl profile list`."""
     release: Literal["wanted", "previous"] = "wanted"
-    """The release at work: what the profile says now, or the one before, as it was wanted then."""
+    """The release to serve: the current profile's, or the previous one with its original
+    configuration.
+    """
     steps: list[StepSettings] = Field(min_length=1)
     """Steps in their order, each a name or a mapping with options and commands around it."""
     after: list[HookSettings] = []

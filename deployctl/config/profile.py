@@ -27,7 +27,7 @@ class FixesSettings(Settings):
     require: list[str] = []
     """Fixes, by name, without which a build is refused; `deployctl fixes` lists them."""
     prefer: list[str] = []
-    """Fixes worth having: `verify` tells of those that are not there, and nothing fails."""
+    """Fixes worth having: `verify` reports those that are missing, and nothing fails."""
 
 
 class Profile(Settings):
@@ -70,7 +70,7 @@ class Profile(Settings):
     share: ShareSettings = ShareSettings()
     """How hosts get what one of them makes or fetches."""
     notify: list[NotifySettings] = []
-    """Webhooks that are told how a run ended."""
+    """Webhooks that are notified how a run ended."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

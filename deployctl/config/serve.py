@@ -101,7 +101,7 @@ class ServeSettings(Settings):
             if not re.fullmatch(r"[A-Za-z0-9][^\s=]*", name):
                 raise misfit(("args", name), "an option's name has no space and no '='")
             if bare in _OWN_SETTING:
-                raise misfit(("args", name), f"say it as {_OWN_SETTING[bare]}")
+                raise misfit(("args", name), f"set it as {_OWN_SETTING[bare]}")
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""pydantic's complaints, told with file, line, column, key path and what to write instead."""
+"""pydantic's errors with file, line, column, key path and what to write instead."""
 
 from __future__ import annotations
 

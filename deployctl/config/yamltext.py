@@ -173,7 +173,7 @@ class _Reader:
             if isinstance(content, str):
                 content = self._whole(content, origin)
             return Value(content, origin, key, text=None if node.style else node.value)
-        self._problems.append(Problem(origin, "", f"the tag {node.tag} means nothing here"))
+        self._problems.append(Problem(origin, "", f"the tag {node.tag} is unsupported"))
         return Value(None, origin, key)
 
     def _mapping(self, node: yaml.MappingNode, above: tuple[int, ...]) -> dict[str, Value]:
@@ -197,7 +197,7 @@ class _Reader:
 
     def _scalar(self, node: yaml.ScalarNode, origin: Origin) -> Any:
         if node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
-            self._problems.append(Problem(origin, "", "a number of so many digits is none"))
+            self._problems.append(Problem(origin, "", "number too long"))
             return None
         try:
             return _CONSTRUCT[node.tag](node.value)

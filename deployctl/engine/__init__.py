@@ -1,1 +1,1 @@
-"""A run: questions, plan, steps in order, the way back, and its record."""
+"""A run: questions, plan, steps in order, rollback, and its record."""

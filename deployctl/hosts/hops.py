@@ -18,8 +18,8 @@ STDERR_KEPT = 4000
 class JumpChannel:
     """A jump host's channel as the socket of the connection behind it.
 
-    Closing it says so to the jump host; over a connection that is closing as well there is nobody
-    to tell, and paramiko's own thread would end by that error.
+    Closing it notifies the jump host; over a connection that is closing as well that fails, and
+    paramiko's own thread would end by that error.
     """
 
     def __init__(self, channel: paramiko.Channel) -> None:

@@ -11,7 +11,7 @@ from deployctl.errors import HostError
 
 @dataclass(frozen=True)
 class Ending:
-    """How a channel ended: the exit status if the far side told one, and its stderr's tail."""
+    """How a channel ended: the exit status if the far side sent one, and its stderr's tail."""
 
     status: int | None
     stderr: str

@@ -1,4 +1,4 @@
-"""Host keys: what known_hosts says about a server's key, and storing a new one when told to.
+"""Host keys: what known_hosts says about a server's key, and storing a new one when configured.
 
 The files are searched by OpenSSH's own `ssh-keygen -F`, so hashed names, wildcards, negations and
 the markers of sshd(8), SSH_KNOWN_HOSTS FILE FORMAT, mean what they mean to `ssh`.
@@ -148,7 +148,7 @@ def check(name: str, endpoint: Endpoint, key: PKey, accept_new: bool) -> None:
             f"{shown}, {where} has {entry.type} {fingerprint(entry.data)}"
             if verdict == "changed"
             else f"{shown}, which {where} marks as revoked",
-            "someone may be in between; if the host was really made anew: "
+            "someone may be in between; if the host was reinstalled: "
             f"ssh-keygen -R '{place}' -f {entry.file}",
         )
     if verdict == "new" and accept_new and endpoint.known_hosts:
@@ -166,7 +166,7 @@ def check(name: str, endpoint: Endpoint, key: PKey, accept_new: bool) -> None:
         ),
         "compare the fingerprint with the host's own (ssh-keygen -lf on its key file), then "
         f"connect once with {by_hand(endpoint)}, "
-        "or say accept_new: true in the host file",
+        "or set accept_new: true in the host file",
     )
 
 

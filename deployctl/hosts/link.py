@@ -18,7 +18,7 @@ from deployctl.hosts.interface import Channel, Ending
 from deployctl.hosts.messages import Message, Unreadable, read, shown
 
 MOST_QUEUED = 64 << 20
-"""Bytes that wait to be taken up, in either direction: whoever lets more pile up is given up."""
+"""Bytes that wait to be processed, in either direction; with more the connection is closed."""
 NOISE_KEPT = 2000
 JOIN_LIMIT = 5.0
 LOST: Message = {}
@@ -71,7 +71,7 @@ class Link:
     def __init__(self, name: str, channel: Channel, limits: Limits) -> None:
         self.name = name
         self.noise = b""
-        """The end of what the host said before the agent's first word."""
+        """The end of what the host printed before the agent's first message."""
         self.starting: queue.Queue[Message | Ending] = queue.Queue()
         """`Need`, then `Started` or `Refused`; or how the program ended."""
         self._limits = limits
@@ -94,7 +94,7 @@ class Link:
             thread.start()
 
     def started(self) -> None:
-        """The agent has said its first word: watch over it from now on."""
+        """The agent has sent its first message: watch over it from now on."""
         self._threads[2].start()
 
     def open(self, ops: Sequence[Mapping[str, Any]], eventful: bool, quiet: float) -> Request:
@@ -154,7 +154,7 @@ class Link:
     def gone(self) -> ConnectionLost:
         """Why there is no connection any more."""
         what, why = self._lost or ("the connection was closed", "")
-        todo = "run the same command again: it takes up what is running"
+        todo = "run the same command again: it attaches to what is running"
         return ConnectionLost(self.name, what, why, todo)
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class Link:
             return  # it is still at work
         request.box.put((message, size))
         if self._count("in", size) > MOST_QUEUED:
-            self.lose("the host sends more than can be taken up", f"{MOST_QUEUED} bytes wait")
+            self.lose("the host sends more than can be processed", f"{MOST_QUEUED} bytes wait")
 
     def _watch(self) -> None:
         heard = self._heard

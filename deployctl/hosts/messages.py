@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 
 def read(line: bytes) -> tuple[str, Message]:
-    """A message and the key that tells its kind; raises `Unreadable`."""
+    """A message and the key that names its kind; raises `Unreadable`."""
     if sum(map(line.count, (b",", b"[", b"{"))) > MOST_PARTS:
         raise Unreadable(f"it has more than {MOST_PARTS} parts")
     try:

@@ -1,4 +1,4 @@
-"""Why an agent did not start, from what the host said instead."""
+"""Why an agent did not start, from what the host printed instead."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Session:
                 raise self._transport.explain(None) or ConnectionLost(
                     self.name,
                     "the agent did not start",
-                    f"no word from it within {self._limits.start:g} s",
+                    f"no answer within {self._limits.start:g} s",
                     "look whether the host is overloaded or its disk is full",
                 ) from None
             if isinstance(word, Ending):

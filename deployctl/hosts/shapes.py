@@ -33,7 +33,7 @@ def mismatch(value: object, shape: Any, place: str = "") -> str:
         return _list(value, inner[0], place)
     if origin is dict:
         return _dict(value, inner[1], place)
-    raise TypeError(f"{shape} is no type of the wire")
+    raise TypeError(f"{shape} is not a wire type")
 
 
 def _plain(value: object, shape: type) -> bool:

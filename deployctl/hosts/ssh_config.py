@@ -192,8 +192,8 @@ def endpoint(settings: SshSettings, text: str, environment: Mapping[str, str]) -
 
 def hop(settings: SshSettings, jump: str) -> SshSettings:
     """The settings of a jump host given as `[user@]host[:port]` or `ssh://…`: what the target's
-    own settings say about keys and names does not apply to it, as with `ssh -J`; a key that nobody
-    has seen before is stored of the host alone whose file says so."""
+    own settings say about keys and names does not apply to it, as with `ssh -J`; an unknown key is
+    stored for that host alone whose file says so."""
     user, _, place = jump.removeprefix("ssh://").rstrip("/").rpartition("@")
     if place.startswith("["):
         host, _, port = place[1:].partition("]")

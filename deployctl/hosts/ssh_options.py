@@ -2,7 +2,7 @@
 
 Source: ssh_config(5) of OpenSSH 9.2 to 10. An option is honoured by our own connection (paramiko);
 harmless, since it changes nothing about how we reach a host or whom we trust; beyond paramiko, so
-that the `ssh` program is the transport; or refused, where nobody could be reached with it.
+that the `ssh` program is the transport; or refused, where no host could be reached with it.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ KEYLESS = {
     "gssapi-keyex": "gssapikeyexchange",
     "hostbased": "hostbasedauthentication",
 }
-"""Authentication methods that ask nobody and need no key of the user, and the options that allow
-them."""
+"""Authentication methods without a prompt or a key of the user, and the options that allow them."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,10 @@ def _one(key: str, value: str, defaults: Options, keyless: frozenset[str]) -> Ju
 
 
 def _refusal(key: str, value: str) -> str:
-    """Why nobody could be reached with an option; empty where that is not so."""
+    """Why no host could be reached with an option; empty where that is not so."""
     low = value.lower()
     if key == "pubkeyauthentication" and low in ("no", "false"):
-        return "PubkeyAuthentication no: only keys are offered, since nobody can be asked"
+        return "PubkeyAuthentication no: only keys are offered, since there is no prompt"
     if key == "preferredauthentications" and "publickey" not in low.split(","):
         return f"PreferredAuthentications {value}: publickey is not among them"
     return ""

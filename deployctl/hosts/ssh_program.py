@@ -91,7 +91,7 @@ class SshProgram:
             raise HostError(self.name, "ssh cannot be started here", str(error), todo) from error
 
     def explain(self, ending: Ending | None) -> HostError | None:
-        """What ssh said, where it failed itself."""
+        """What ssh printed, where it failed itself."""
         if ending is None or ending.status != FAILED:
             return None
         return failure(self.name, self._settings.address, ending.stderr.strip())
@@ -187,7 +187,7 @@ FAILURES: tuple[Failure, ...] = (
         r"exchange_identification|Connection (?:closed|reset) by|banner exchange"
         r"|Connection to \S+ (?:port \d+ )?closed by",
         Unreachable,
-        "{0} was reached and closed the connection before it let anybody in",
+        "{0} was reached and closed the connection before authentication",
         "see its sshd's log: MaxStartups, a firewall, or a ProxyCommand that ended",
     ),
     (

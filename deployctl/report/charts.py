@@ -1,4 +1,4 @@
-"""Charts as plain SVG made from data; each has an accessible name and needs no script.
+"""Charts as plain SVG built from data; each has an accessible name and needs no script.
 
 Colours come from the page's style sheet by class, so that a chart follows light and dark.
 """

@@ -37,7 +37,7 @@ def occasions(document: Mapping[str, Any]) -> set[str]:
 
 
 def send(profile: Profile, document: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
-    """Tell every webhook that wants to know; what could not be told, in sentences."""
+    """Notify every webhook that asked for it; yields what failed, in sentences."""
     secrets = secret_values(profile, environ)
     complaints = []
     for settings in profile.notify:
@@ -80,7 +80,7 @@ def message(document: Mapping[str, Any]) -> tuple[str, str]:
             lines.append(f"{host['error']['what']}")
             lines += [line for line in (host["error"]["next"],) if line]
         if host["way_back_error"]:
-            lines.append(f"the way back failed: {host['way_back_error']['what']}")
+            lines.append(f"rollback failed: {host['way_back_error']['what']}")
         lines += [line for line in (gap(host),) if line]
     lines.append(f"run {document['run']}, exit code {document['exit_code']}")
     return title, "\n".join(lines)
@@ -99,14 +99,14 @@ def _post(
         return f"Timeout: no answer within {settings.timeout:g} s"
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
         # Its words hold a part of the URL, which is a secret as a whole.
-        return f"the value of {settings.webhook.env} is no URL of a webhook"
+        return f"the value of {settings.webhook.env} is not a webhook URL"
     except httpx.HTTPError as error:
         return f"{type(error).__name__}: {error}"
     return "" if 200 <= status < 300 else f"HTTP {status}"
 
 
 async def _status(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> int:
-    """A webhook's answer, whose body nobody needs, within one limit on all of it."""
+    """A webhook's answer without its body, within one limit on all of it."""
     async with (
         asyncio.timeout(timeout),
         httpx.AsyncClient(timeout=None) as client,

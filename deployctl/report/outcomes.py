@@ -23,7 +23,7 @@ def meaning(document: Mapping[str, Any]) -> str:
     """The sentence for a report."""
     outcome, hosts = document["outcome"], document["hosts"]
     if outcome == "unchanged" and any(host.get("declined") for host in hosts):
-        return "unchanged: what is wanted failed before, what serves was not touched"
+        return "unchanged: the wanted release failed before, the serving one was not touched"
     if outcome == "unchanged":
         return f"unchanged: {_unchanged(_names(hosts))}, nothing was touched"
     if outcome == "deployed":
@@ -36,8 +36,9 @@ def meaning(document: Mapping[str, Any]) -> str:
 
 
 def now_serving(host: Mapping[str, Any]) -> str:
-    """After a way back, which release serves, and after a failure without one, which serves on;
-    empty after a run that did what was asked, and where nothing serves."""
+    """After a rollback, which release serves, and after a failure without one, which is still
+    serving; empty after a run that did what was asked, and where nothing serves.
+    """
     on = host.get("serves_on")
     if on:
         return f"serves on: release {on}" + (
@@ -55,7 +56,7 @@ def gap(host: Mapping[str, Any]) -> str:
         return ""
     gaps: Sequence[float] = host.get("gaps") or ()
     parts = f", in {len(gaps)} gaps: {', '.join(f'{one:.1f}' for one in gaps)} s"
-    still = ", and still without" if host.get("still_without_service") else ""
+    still = ", still down" if host.get("still_without_service") else ""
     return f"without service for {seconds:.1f} s{parts if len(gaps) > 1 else ''}{still}"
 
 
@@ -97,9 +98,9 @@ def _unchanged(names: Sequence[str]) -> str:
     if idle:
         return idle
     if names and {*names} <= registry.names("stage"):
-        return "all that was asked for is on the host"
+        return "everything requested is on the host"
     if names and {*names} <= registry.names("gate"):
-        return "the gates were passed before"
+        return "the gates passed before"
     return "there was nothing to do"
 
 
@@ -107,7 +108,7 @@ def _release(hosts: Sequence[Mapping[str, Any]]) -> str:
     if any(host.get("earlier") for host in hosts):
         return "the earlier release serves"
     if all(host["release"] == host.get("previous") for host in hosts):
-        return "the same release serves, started anew,"
+        return "the same release serves, restarted,"
     return "the new release serves"
 
 
@@ -118,4 +119,4 @@ def _proof(names: Sequence[str]) -> str:
     if passed:
         return f"and has passed {passed[0]}"
     proven = registry.makers(SERVICE) & {*names}
-    return "and no gate was asked" if proven else "and was not proven"
+    return "and no gate ran" if proven else "and was not proven"

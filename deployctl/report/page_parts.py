@@ -50,8 +50,8 @@ def releases(host: Mapping[str, Any]) -> str:
 
 
 def failures(host: Mapping[str, Any]) -> list[Child]:
-    """What failed, what failed on the way back (then nothing serves), and what has drifted."""
-    way_back = _failure(host.get("way_back_error"), "The way back failed: ")
+    """What failed, what failed in the rollback (then nothing serves), and what has drifted."""
+    way_back = _failure(host.get("way_back_error"), "Rollback failed: ")
     drift = {text: None for step in host["steps"] if (text := drifted(step))}
     told = [element("p", element("strong", text), class_="verdict unsure") for text in drift]
     return [way_back, _failure(host.get("error")), *told]
@@ -128,7 +128,7 @@ def references(evidence: Mapping[str, Any]) -> Node | None:
 
 
 def diagnosis(evidence: Mapping[str, Any]) -> list[Child]:
-    """Likely causes of a bad acceptance, each with what a check said."""
+    """Likely causes of a bad acceptance, each with the result of its check."""
     causes = evidence.get("diagnosis") or []
     if not causes:
         return []

@@ -9,7 +9,7 @@ from typing import Any
 from deployctl.report import unreached
 
 PARTS = {
-    "made_from": "made from",
+    "made_from": "built from",
     "packages": "packages",
     "config": "profile",
     "figures": "figures",
@@ -31,7 +31,7 @@ def _diff(host: Mapping[str, Any]) -> Iterator[str]:
         for change in host[part]:
             yield f"    {change['what']}: {_value(change['old'])} -> {_value(change['new'])}"
     if not any(host[part] for part in ("made_from", "packages", "config")):
-        yield "  made from the same and wanted the same"
+        yield "  built from the same sources with the same profile"
 
 
 def _value(value: Any) -> str:

@@ -10,8 +10,8 @@ from deployctl.report import unreached
 from deployctl.steps.acceptance import AcceptanceStep, acceptance_sentence
 from deployctl.steps.servers.stopping import REQUESTS, in_words
 
-WORDS = {"stopped": "stopped", "absent": "nothing was ever started"}
-"""States that are nobody's failure; every other that is not healthy is one."""
+WORDS = {"stopped": "stopped", "absent": "nothing was started yet"}
+"""States that are no failure; every other that is not healthy is one."""
 
 
 def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -68,14 +68,14 @@ def _config(host: Mapping[str, Any]) -> str:
 
 def _open_run(begun: Mapping[str, Any]) -> str:
     what = f"{begun['run']} {begun.get('playbook')}, begun {when(begun['time'])}"
-    return f"{what}: at work, or it died (then the next up takes it up)"
+    return f"{what}: running, or it died (then the next up recovers it)"
 
 
 def _headline(host: Mapping[str, Any]) -> str:
     if not host["healthy"]:
         return WORDS.get(host["state"], "NOT healthy")
     if host["unproven_release"]:
-        return "it answers, and what serves is NOT a release that has passed"
+        return "it answers, and the serving release has NOT passed its gates"
     if host["loaded_other"]:
         return "it answers, and does NOT draft as proven"
     return "healthy" if host["proven"] else "it answers, and is not proven"

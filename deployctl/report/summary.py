@@ -31,7 +31,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
         if host.get("declined"):
             yield f"  {host['declined']}"
         if host["took_up"]:
-            yield f"  took up run {host['took_up']}, which had ended without a word"
+            yield f"  recovered interrupted run {host['took_up']}"
         if gap(host):
             yield f"  {gap(host)}"
         if host["error"]:
@@ -39,7 +39,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
         if now_serving(host):
             yield f"  {now_serving(host)}"
         if host["way_back_error"]:
-            yield "  THE WAY BACK FAILED: the previous release does not serve"
+            yield "  ROLLBACK FAILED: the previous release does not serve"
             yield from (f"  {line}" for line in error_lines(host["way_back_error"]))
     yield f"{document['profile']}: {meaning(document)} ({document['seconds']:.1f} s)"
 

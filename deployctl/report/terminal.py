@@ -37,7 +37,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 @contextmanager
 def listener(quiet: bool = False) -> Iterator[Listener]:
-    """What should hear a run's events: nobody, a live display, or plain lines on stderr."""
+    """What receives a run's events: nothing, a live display, or plain lines on stderr."""
     if quiet:
         yield events.nobody
     elif is_terminal(sys.stderr):
@@ -48,7 +48,7 @@ def listener(quiet: bool = False) -> Iterator[Listener]:
 
 
 class Plain:
-    """Lines with times. Progress is told when its phase or its tenth changes, not at every look."""
+    """Lines with times. Progress is shown when its phase or its tenth changes."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], tuple[str, int]] = {}
@@ -81,7 +81,7 @@ def describe(event: Event) -> str:
             hosts = ", ".join(event.hosts)
             return f"run {event.run}: {event.playbook} {event.profile} on {hosts}"
         case events.HostStarted():
-            return f"{event.host}: connected, all questions answered in {event.seconds:.2f} s"
+            return f"{event.host}: connected, state collected in {event.seconds:.2f} s"
         case events.Waiting():
             return f"{event.host}: waiting for {event.holder}"
         case events.StepStarted():

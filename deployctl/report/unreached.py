@@ -1,4 +1,6 @@
-"""Hosts in lines for people; one that could not be asked says why and hides no other."""
+"""Hosts in lines for people; one that could not be reached shows why and does not affect the
+others.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The kinds of work in a playbook: one file a step, and rooms for what they share."""
+"""The kinds of work in a playbook: one file a step, and packages for what they share."""

@@ -52,6 +52,9 @@ class BuildStep(Step):
             moving = WHOLE_ANSWER if environments.moves(source) else ""
             op = "environment.resolve_source"
             asked.append(Question("source", op, wanted_source, moving=moving))
+        if environments.asks_for_user(wanted.profile.build):
+            user = {"user": wanted.profile.build.user}
+            asked.append(Question("build_user", "environment.build_user", user))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -66,7 +69,13 @@ class BuildStep(Step):
         delivery = wanted.deliveries.get(ENVIRONMENT)
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
-        why = f"{why}; {delivery.words}" if delivery is not None else why
+        if delivery is not None:
+            why = f"{why}; {delivery.words}"
+        if environments.asks_for_user(build):
+            refused = answers.unknown("build_user")
+            if refused is not None and refused.kind == "not-confined":
+                return Plan("blocked", reason=f"{refused.reason}; choose another build.user")
+            why += f"; {_as_whom(answers['build_user'])}"
         return Plan("change", (Change("environment", None, key, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -92,9 +101,9 @@ class BuildStep(Step):
             problems = completeness.record_problems(facts, SHIM)
             raise self.fail(
                 context,
-                "the environment holds no whole vllm",
+                "the vLLM installation is incomplete",
                 "; ".join(problems),
-                f"look into {state['log']} and run again",
+                f"read {state['log']} and retry",
                 evidence,
             )
         self._same_packages(context, facts, state, evidence)
@@ -122,8 +131,8 @@ class BuildStep(Step):
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         stop = f"deployctl build --stop {job_id(release.environment_key)}"
         return (
-            "the build goes on there and is taken up "
-            f"(to end it: {stop} --profile {wanted.profile.name})"
+            "the build continues on the host and a retry attaches to it "
+            f"(to stop it: {stop} --profile {wanted.profile.name})"
         )
 
     def _evidence(
@@ -132,8 +141,12 @@ class BuildStep(Step):
         label = state.get("label", {})
         resolved = context.answers.get("source") or {}
         producer = label.get("producer") or {}
+        whom = context.answers.get("build_user") or {}
         return {
             "key": context.release.environment_key,
+            "user": whom.get("user"),
+            "user_reason": whom.get("why"),
+            "cache": label.get("cache"),
             "strategy": label.get("strategy"),
             "reason": label.get("reason"),
             "attempts": label.get("attempts", []),
@@ -181,9 +194,7 @@ class BuildStep(Step):
         self, context: Context, found: Mapping[str, Any], evidence: Evidence
     ) -> dict[str, Any]:
         try:
-            imported: dict[str, Any] = context.session.call(
-                "environment.imports", environment=context.release.environment, extensions=[]
-            )
+            return environments.imports(context, [])
         except RemoteError as error:
             raise self.fail(
                 context,
@@ -192,7 +203,6 @@ class BuildStep(Step):
                 "choose another torch_backend or add what is missing to build.extra",
                 evidence,
             ) from error
-        return imported
 
     def _commits(
         self,
@@ -282,11 +292,17 @@ class BuildStep(Step):
             asked = version or evidence["commit_requested"]
             raise self.fail(
                 context,
-                f"another {names} than the one asked for is in the environment",
+                f"another {names} than requested is in the environment",
                 f"asked {asked}, installed {values[0]}, imported {values[1]}"
                 + (
                     f"; files that differ: {evidence.get('files_different')}" if not version else ""
                 ),
-                "run again; if it stays so, remove the kept wheel: deployctl build --prune",
+                "retry; if it fails again, remove the kept wheel: deployctl build --prune",
                 evidence,
             )
+
+
+def _as_whom(answer: Mapping[str, Any]) -> str:
+    if answer["user"] is not None:
+        return f"built as {answer['user']}"
+    return f"built as {answer['agent']}: {answer['why']}"

@@ -30,7 +30,7 @@ from deployctl.steps.servers.process import strangers
 ROUNDS = 3
 """How often what comes back is stopped again."""
 RETURNS_WITHIN = 2.0
-"""Seconds in which a living parent, or a service, starts anew what was stopped."""
+"""Seconds in which a living parent, or a service, restarts what was stopped."""
 KEPT = ("releases", "source", profile_gpus.INSIDE)
 """Answers that cleaning does not change."""
 STUCK_AFTER = 5.0
@@ -148,7 +148,7 @@ class CleanStep(Step):
         )
 
     def _look_for_return(self, context: Context, expected: bool) -> Scene:
-        """Who is there now; what something may start anew is waited for a while."""
+        """Who is there now; what may be restarted is waited for a while."""
         deadline = time.monotonic() + (RETURNS_WITHIN if expected else 0.0)
         while True:
             now = scene(context.wanted, look(context))
@@ -163,7 +163,7 @@ class CleanStep(Step):
             context,
             f"processes come back after being stopped {ROUNDS} times",
             f"{names}, started by {', '.join(starters) or 'something that does not show'}",
-            "stop what starts them, then run again",
+            "stop what starts them, then retry",
             evidence,
         )
 
@@ -182,9 +182,9 @@ class CleanStep(Step):
         if left:
             raise self.fail(
                 context,
-                "processes that stand in the way are there again",
+                "the blocking processes came back",
                 "; ".join(in_words(verdict) for verdict in left),
-                "look what starts them, then run again",
+                "find what starts them, then retry",
                 evidence,
             )
 
@@ -235,7 +235,9 @@ class CleanStep(Step):
             raise self.fail(
                 context,
                 f"port {port} is still held",
-                f"by {who}" if who else f"by nobody visible: {listener['unknown'] or 'unknown'}",
+                f"by {who}"
+                if who
+                else f"by no visible process: {listener['unknown'] or 'unknown'}",
                 "stop it or choose another serve.port",
                 evidence,
             )

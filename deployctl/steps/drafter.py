@@ -109,7 +109,7 @@ class DrafterStep(Step):
         if on_disk and on_disk["text"] == config.text and not on_disk["link"]:
             return Plan("unchanged", evidence=_proven(answers, release) or evidence)
         changes = _changes(config, on_disk and on_disk["text"])
-        reason = "what lies there is not the wanted one" if on_disk else "new here, from upstream's"
+        reason = "the file differs from the wanted one" if on_disk else "new here, from upstream's"
         return Plan("change", changes, reason, evidence)
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -125,9 +125,9 @@ class DrafterStep(Step):
         if read["text"] != config.text or read["link"]:
             raise self.fail(
                 context,
-                f"{read['path']} does not hold what was written",
+                f"{read['path']} does not contain what was written",
                 f"sha256 {read['sha256']}, wanted {sha256(config.text)}",
-                "look for what else writes there, then run again",
+                "find what else writes there, then retry",
             )
         checks = self._checks(context, config)
         self._refuse(context, checks)
@@ -160,7 +160,7 @@ class DrafterStep(Step):
                 context,
                 "the wanted drafter config cannot work, nothing was written",
                 _reasons(checks),
-                "mend drafter.config in the profile; drafter.warn_only lets a check only warn",
+                "fix drafter.config in the profile; drafter.warn_only turns a check into a warning",
                 {"checks": [asdict(c) for c in checks]},
             )
 

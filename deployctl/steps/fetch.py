@@ -35,7 +35,7 @@ class FetchOptions(Settings):
     """fetch: how thoroughly what lies there is compared."""
 
     deep: bool = False
-    """Compare the files' checksums, not their sizes alone."""
+    """Compare file checksums, not only sizes."""
 
 
 class FetchStep(Step):
@@ -112,9 +112,9 @@ class FetchStep(Step):
                 place = sources.place(wanted, answers, role)
                 raise self.fail(
                     context,
-                    f"the {role} in {place} is not whole",
+                    f"the {role} in {place} is incomplete",
                     "; ".join(lacking),
-                    "run again: what is missing is fetched",
+                    "retry: missing files are fetched",
                 )
         evidence = _evidence(wanted, answers)
         if wanted.option(self.name, DEEP, False):
@@ -135,19 +135,19 @@ class FetchStep(Step):
         return {"models": {role: evidence[role] for role in sources.ROLES if role in evidence}}
 
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
-        return "a download goes on there and is taken up"
+        return "a download continues on the host and a retry attaches to it"
 
     def _compare(self, context: Context, answers: Answers, role: str) -> str:
         damaged = checksums.damaged(context, answers, role)
         if damaged is None:
-            context.log(f"{role}: nobody tells the checksums of a folder of the host's own")
+            context.log(f"{role}: no published checksums for a folder on the host")
             return "unknown"
         if damaged:
             raise self.fail(
                 context,
                 f"the {role} in {sources.place(context.wanted, answers, role)} is damaged",
-                "\n".join(f"{name}: other bytes than its source has" for name in damaged),
-                "run again: what was damaged was removed and is fetched anew",
+                "\n".join(f"{name}: content differs from its source" for name in damaged),
+                "retry: damaged files were removed and are fetched again",
             )
         return "as promised"
 
@@ -186,7 +186,7 @@ class FetchStep(Step):
                 context,
                 f"the {role} {repo} could not be fetched: the download {final['state']}",
                 "\n".join(filter(None, [final.get("why", ""), hub.last_words(context, final)])),
-                "run again: it goes on where it was",
+                "retry: it resumes",
                 {"job": final["id"], "log": final["log"]},
             )
 

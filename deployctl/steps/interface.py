@@ -21,7 +21,7 @@ from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.sharing.delivery import Courier, Delivery, NoCourier
 
 Phase = Literal["stage", "switch", "gate"]
-"""stage: beside the serving release · switch: replaces it · gate: must pass, or the way back."""
+"""stage: beside the serving release · switch: replaces it · gate: must pass, else rollback."""
 
 Role = Literal["server", "head", "worker", "router"]
 """What a placement is to its group: it serves alone, leads or joins others, or routes to them."""
@@ -54,7 +54,7 @@ class Deployment:
     deliveries: Mapping[str, Delivery] = field(default_factory=dict)
     """What this host gets from others or makes for them, by artifact."""
     pinned: ReleasePaths | None = None
-    """This very release, whatever would follow from the profile: the way back names it."""
+    """This release, whatever would follow from the profile: a rollback names it."""
 
     def option(self, step: str, name: str, default: Any = None) -> Any:
         """A step's option."""
@@ -117,7 +117,7 @@ class Answers:
 
     def unknown(self, key: str) -> Unknown | None:
         """Why this answer is unknown; None where it is known."""
-        value = self._values.get(key, Unknown("not-asked", "it was not asked"))
+        value = self._values.get(key, Unknown("not-asked", "it was not checked"))
         return value if isinstance(value, Unknown) else None
 
 

@@ -33,11 +33,11 @@ from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import drained_within
 
 ALWAYS = "always"
-"""A playbook's option: start the server anew although it runs as wanted."""
+"""A playbook's option: restart the server although it runs as wanted."""
 
 
 class LaunchOptions(Settings):
-    """launch: when to start the server anew."""
+    """launch: when to restart the server."""
 
     always: bool = False
     """Although the wanted release runs."""
@@ -55,7 +55,7 @@ class LaunchStep(Step):
     uses = RELEASE_PARTS
     runs_release = True
     interruptible = False
-    idle = "what serves is what was asked for"
+    idle = "the requested release serves"
 
     def questions(self, wanted: Deployment) -> Sequence[Question]:
         return [
@@ -78,7 +78,7 @@ class LaunchStep(Step):
             return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
         if runs == release:
-            why = "asked for" if anew else other or "nobody supervises it"
+            why = "asked for" if anew else other or "it is not supervised"
         return Plan("change", (Change("server", runs, release, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -115,7 +115,7 @@ class LaunchStep(Step):
                 context,
                 known.sentence or f"the server ended at once, status {unit['rc']}",
                 unit["error"] or "\n".join(known.lines) or log["text"].strip()[-2000:],
-                known.next or "mend what the log says, then run again",
+                known.next or "fix the cause shown in the log and retry",
                 evidence,
             )
         return evidence
@@ -171,7 +171,7 @@ class LaunchStep(Step):
             context,
             "the drafter's config drifted: it is not what was proven",
             f"{path} was changed by something else",
-            f"run: deployctl up --profile {profile} (its drafter step mends it)",
+            f"run: deployctl up --profile {profile} (its drafter step fixes it)",
         )
         assert isinstance(failure, NotReady)
         return failure

@@ -103,7 +103,7 @@ def amount(check: str, answers: Answers, key: str, field: str, needed: int) -> F
     unknown = answers.unknown(key)
     measured = None if unknown else answers[key].get(field)
     if measured is None:
-        why = unknown.reason if unknown else f"{field} was not told"
+        why = unknown.reason if unknown else f"{field} was not reported"
         return Finding(check, "unknown", None, needed, f"{check} is not known: {why}")
     if measured >= needed:
         return Finding(check, "ok", measured, needed)
@@ -113,7 +113,7 @@ def amount(check: str, answers: Answers, key: str, field: str, needed: int) -> F
 
 
 def _disk_needed(wanted: Deployment, answers: Answers) -> int:
-    """An environment that is built already takes no more room."""
+    """An environment that is built already takes no more space."""
     try:
         built = sealed(answers, environment_key(wanted, answers)) is not None
     except Unanswered:
@@ -145,7 +145,7 @@ def port(wanted: Deployment, answers: Answers) -> Finding:
     if holders and not strangers(listener, answers.get("unit") or {}):
         return Finding("port", "ok", "held by this profile's unit", "free")
     who = ", ".join(f"PID {h['pid']} ({h['command'] or h['comm']})" for h in holders)
-    who = who or f"nobody visible: {listener.get('unknown') or 'no process of this machine'}"
+    who = who or f"no visible process: {listener.get('unknown') or 'no process of this machine'}"
     say = f"port {number} is held by {who}; stop it or choose another serve.port"
     return Finding("port", "failed", who, "free", say)
 

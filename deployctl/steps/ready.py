@@ -27,7 +27,7 @@ from deployctl.vllm import json_text
 
 
 class ReadyStep(Step):
-    """Follows a start to its end: a completion from the very process that was started."""
+    """Follows a start to its end: a completion from the process that was started."""
 
     name = "ready"
     phase = "switch"
@@ -82,7 +82,7 @@ class ReadyStep(Step):
 
 
 def served_names(answer: Mapping[str, Any]) -> list[str]:
-    """The names in an answer of /v1/models; empty where it is no such answer."""
+    """The names in an answer of /v1/models; empty where it is another answer."""
     try:
         return [str(one["id"]) for one in json_text.parsed(answer.get("body") or "")["data"]]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""rehearse: the built vLLM itself takes the very command line, beside what serves."""
+"""rehearse: the built vLLM itself parses the command line, beside what serves."""
 
 from __future__ import annotations
 

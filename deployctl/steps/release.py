@@ -20,7 +20,7 @@ def identity_questions(wanted: Deployment) -> list[Question]:
 
 
 def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
-    """Everything a release is made from, as data; raises `Unanswered` where a part is unknown."""
+    """Everything a release is built from, as data; raises `Unanswered` where a part is unknown."""
     profile = wanted.profile
     drafter = profile.drafter
     return {

@@ -42,7 +42,7 @@ class VerifyOptions(Settings):
     always: bool = False
     """Verify again what was verified before."""
     deep: bool = False
-    """Compare every installed file's hash, not its size alone."""
+    """Compare the hash of every installed file, not only its size."""
 
 
 class VerifyStep(Step):
@@ -81,7 +81,7 @@ class VerifyStep(Step):
             raise self._missing(context, error) from error
         problems = completeness.record_problems(facts, SHIM)
         missing = completeness.missing_extensions(facts["extensions"], build.target)
-        problems += [f"no {name}: not a whole build for {build.target}" for name in missing]
+        problems += [f"no {name}: not a complete build for {build.target}" for name in missing]
         evidence: Evidence = {
             "distributions": len(facts["distributions"]),
             "entries": facts["entries"],
@@ -113,7 +113,7 @@ class VerifyStep(Step):
         if problems:
             raise self.fail(
                 context,
-                f"environment {context.release.environment_key} is not whole",
+                f"environment {context.release.environment_key} is incomplete",
                 "\n".join(problems),
                 damage.in_base(build.base) if from_base else damage.REBUILT,
                 evidence,
@@ -150,12 +150,12 @@ class VerifyStep(Step):
         )
         evidence["fixes"] = report["fixes"]
         for text in _unmet(context.wanted, evidence, context.wanted.profile.fixes.prefer):
-            context.log(f"a fix that is preferred is not there: {text}")
+            context.log(f"a preferred fix is missing: {text}")
         missing = _unmet(context.wanted, evidence)
         if missing:
             raise self.fail(
                 context,
-                "a required fix is not there",
+                "a required fix is missing",
                 "\n".join(missing),
                 "choose a build.source that has it, or take it out of fixes.require",
                 evidence,
@@ -172,9 +172,7 @@ class VerifyStep(Step):
     def _imports(self, context: Context, facts: dict[str, Any]) -> dict[str, Any]:
         names = [completeness.module_name(path) for path in facts["extensions"]]
         try:
-            found: dict[str, Any] = context.session.call(
-                "environment.imports", environment=context.release.environment, extensions=names
-            )
+            return environments.imports(context, names)
         except RemoteError as error:
             if error.kind == "import-failed":
                 self._libraries(context, [error.message], {})
@@ -185,7 +183,6 @@ class VerifyStep(Step):
                 str(error.detail or error.message)[-2000:],
                 damage.REBUILT,
             ) from error
-        return found
 
     def _libraries(self, context: Context, problems: list[str], evidence: Evidence) -> None:
         """What the host lacks is no damage: the environment, built again, would lack it as well."""

@@ -10,7 +10,7 @@ DEEPEST = 100
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value of a JSON text; raises ValueError for what is none, and for one that is nested
+    """The value of a JSON text; raises ValueError for any other text, and for one that is nested
     deeper than 100 levels."""
     try:
         value = json.loads(text)

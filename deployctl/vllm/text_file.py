@@ -47,7 +47,7 @@ class NotText(Exception):
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, `-` for stdin. Raises OSError, and `NotText` for what is none."""
+    """The text of a file, `-` for stdin. Raises OSError, and `NotText` for any other file."""
     return decoded(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
 
 

@@ -71,7 +71,7 @@ def test_drift_is_found_and_mended(bench: Bench) -> None:
     path = config_path(bench)
     path.write_text(path.read_text().replace('"mask_token_id": 3', '"mask_token_id": 0'))
     plan, _ = bench.run(STEP)
-    assert plan.reason == "what lies there is not the wanted one"
+    assert plan.reason == "the file differs from the wanted one"
     assert [(c.what, c.old, c.new, c.why) for c in plan.changes] == [
         ("dflash_config.mask_token_id", 0, 3, "on disk")
     ]

@@ -138,7 +138,7 @@ def test_a_process_that_dies(start: Start) -> None:
 
 def test_status_0_before_anybody_asked(start: Start) -> None:
     start.unit(*SERVER, "seconds=0.5", "exit=0")
-    assert "status 0 before anybody asked" in start.refused().thing
+    assert "status 0 before any request" in start.refused().thing
 
 
 def test_a_start_that_hangs(start: Start) -> None:

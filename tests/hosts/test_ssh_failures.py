@@ -105,5 +105,5 @@ class TestUnreachable:
                     session.call("network.listener", port=1)
             assert time.monotonic() - began < TIMELY < PATIENT.dead
             assert "the connection to the agent ended" in lost.value.what
-            assert "takes up what is running" in lost.value.next
+            assert "attaches to what is running" in lost.value.next
         session.close()

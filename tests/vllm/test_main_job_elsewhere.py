@@ -22,7 +22,7 @@ from tests.hosts.lab.network import Lab
 from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.sshd import Sshd
 
-from .conftest import LIMIT, PATH, Demo, Ended
+from .conftest import LIMIT, PATH, UNCOMPILED, Demo, Ended
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 T = TypeVar("T")
@@ -34,7 +34,13 @@ class Elsewhere:
     def __init__(self, place: Path, host: dict[str, Any], **changes: Any) -> None:
         self.state = place / "state"
         self.file = place / "elsewhere.yaml"
-        profile = {"name": "elsewhere", "extends": "demo", "hosts": [host], **changes}
+        profile = {
+            "name": "elsewhere",
+            "extends": "demo",
+            "hosts": [host],
+            "build": UNCOMPILED,
+            **changes,
+        }
         self.file.write_text(yaml.safe_dump(profile))
 
     def run(self, *argv: str) -> Ended:

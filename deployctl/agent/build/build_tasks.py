@@ -14,7 +14,7 @@ from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from ..core.regular_files import open_regular
 from ..shipping import parcel
-from . import checkouts, git_tasks, patching, wheel_store
+from . import checkouts, confinement, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
 INSTALLER = "deployctl"
@@ -132,6 +132,7 @@ def _version(site: str, stem: str) -> Optional[str]:
 
 
 CHORES: Dict[str, Callable[..., int]] = {
+    "confined": confinement.confined,
     "discard": git_tasks.discard,
     "export": checkouts.export,
     "fetch": git_tasks.fetch,
@@ -141,6 +142,7 @@ CHORES: Dict[str, Callable[..., int]] = {
     "offer": offer,
     "pack": parcel.pack,
     "patch": patching.patch,
+    "probe": confinement.probe,
     "provide": provide,
     "refuse": refuse,
 }

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from ..core import programs
 from ..core.interface import Call
+from .build_user import build_user
 from .installed import builders, complete, imports
 from .reach import reaches
 from .sources import first_found, resolve_source, same_tree, source_facts
@@ -158,6 +159,7 @@ def _nvcc_version(call: Call, nvcc: Optional[str]) -> Optional[str]:
 
 OPERATIONS = (
     tools,
+    build_user,
     complete,
     imports,
     builders,

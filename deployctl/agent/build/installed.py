@@ -9,7 +9,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from ..core import programs
+from ..core import inheritance, programs
+from ..core.archive import agent_program
 from ..core.interface import AgentError, Call
 from ..core.regular_files import digest, open_regular
 from ..processes.processes import command, describe_process, everyone
@@ -139,13 +140,19 @@ def imports(
     extensions: List[str],
     package: str = "vllm",
     timeout: float = 300.0,
+    confined: Optional[Dict[str, Any]] = None,
 ) -> Dict[str, Any]:
     """Import `package` and each extension in children of the environment's own Python:
     ``{"version", "file", "commit", "torch", "torch_error", "extensions": {name: error|None}}``.
-    Errors: `import-failed` with the last words, `timeout`."""
+    `confined` has the `argv` (after the agent's own) and the `env` by which another user imports
+    it. Errors: `import-failed` with the last words, `timeout`."""
     python = os.path.join(call.path(environment), "bin", "python")
     wanted = json.dumps({"package": package, "extensions": extensions})
-    answer = programs.ask(call, [python, "-I", "-c", _IMPORTS, wanted], timeout)
+    argv, env = [python, "-I", "-c", _IMPORTS, wanted], {}
+    if confined is not None:
+        argv = [*agent_program(), *map(call.placed, confined["argv"]), *argv]
+        env = {name: call.placed(value) for name, value in confined["env"].items()}
+    answer = programs.ask(call, argv, timeout, env, allowed=inheritance.BUILD)
     if answer.status is None:
         raise AgentError("timeout", f"import {package} took longer than {timeout:g} s")
     if answer.status != 0:

@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import shutil
+import stat
 import time
 from typing import Any, Dict, List
 
@@ -22,7 +23,10 @@ RECORD = "wheel.json"
 
 def keep(folder: str, target: str, record: str) -> int:
     """A chore: move the one wheel of `folder` to `target`, with `record` (JSON) beside it."""
-    found = glob.glob(os.path.join(glob.escape(folder), "*.whl"))
+    # What was built there may have left links.
+    names = [] if os.path.islink(folder) else sorted(os.listdir(folder))
+    found = [os.path.join(folder, name) for name in names if name.endswith(".whl")]
+    found = [path for path in found if stat.S_ISREG(os.lstat(path).st_mode)]
     if len(found) != 1:
         print(f"{len(found)} wheels in {folder}, not one")
         return 1
@@ -30,7 +34,10 @@ def keep(folder: str, target: str, record: str) -> int:
     for old in glob.glob(os.path.join(glob.escape(target), "*")):
         os.unlink(old)
     wheel = os.path.join(target, os.path.basename(found[0]))
-    shutil.move(found[0], wheel)
+    # A file of our own: what was built as another user is that user's to change.
+    shutil.copyfile(found[0], wheel)
+    os.chmod(wheel, 0o644)
+    os.unlink(found[0])
     content = dict(json.loads(record))
     content.update(
         wheel=os.path.basename(wheel),

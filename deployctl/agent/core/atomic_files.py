@@ -27,7 +27,7 @@ def parse_object(data: bytes) -> Dict[str, Any]:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return found
 
 

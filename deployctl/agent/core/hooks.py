@@ -19,7 +19,7 @@ def run(
 ) -> Dict[str, Any]:
     """Run a command with `text` on its standard input: `rc` (None where it had to be ended),
     `output` and `errors` (the last 4000 characters). Errors: `not-found` where there is no such
-    program, `not-started` where it is none."""
+    program, `not-started` where it cannot be started."""
     program = programs.find(call, argv[0])
     if program is None:
         raise AgentError("not-found", "there is no program %s on this host" % argv[0])

@@ -61,8 +61,9 @@ class Call:
             self.emit({})
 
     def step(self) -> None:
-        """One step of long work is done: says so where it is due, and ends with `cancelled` where
-        nobody waits for it any more."""
+        """One step of long work is done: says so where it is due, and ends with `cancelled` once no
+        caller waits for it.
+        """
         if self.cancelled.is_set():
             raise AgentError("cancelled", "it was given up")
         self.beat()
@@ -72,6 +73,10 @@ class Call:
         if name == "@" or name.startswith("@/"):
             return os.path.join(self.root, name[2:])
         return os.path.abspath(os.path.expanduser(name))
+
+    def placed(self, word: str) -> str:
+        """A word in which `@/x` stands for a path under the root; any other one as it is."""
+        return self.path(word) if word == "@" or word.startswith("@/") else word
 
     def pattern(self, name: str) -> str:
         """The same for a glob: what the root's own path holds of `*`, `?` and `[` is literal."""

@@ -30,7 +30,7 @@ def run(
     """Call `function` of the module `source` with keyword `args`, of which those named in `paths`
     are host paths; returns its JSON value.
 
-    Errors: `timeout` after so many seconds, `failed` with the child's last words.
+    Errors: `timeout` after that many seconds, `failed` with the child's last words.
     """
     ready = dict(args or {})
     for name in paths or []:

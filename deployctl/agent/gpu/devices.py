@@ -65,7 +65,7 @@ def gpu_count() -> int:
 
 
 def device_minor(bus: Optional[str]) -> Optional[int]:
-    """N of /dev/nvidiaN for a PCI address; it need not be nvidia-smi's index. None: not told."""
+    """N of /dev/nvidiaN for a PCI address; it need not be nvidia-smi's index. None: unknown."""
     if bus is None:
         return None
     domain, rest = bus.lower().split(":", 1)

@@ -23,8 +23,8 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
 
     `present` is False, with a `reason`, where there is no driver or no GPU: a fact, not an error.
     `unknown` says why the list may be wrong, `incomplete` why GPUs beside those in it may exist;
-    a GPU's own `unknown` names its values that were not told, `remarks` what was said beside.
-    Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
+    a GPU's own `unknown` names its values that were not reported, `remarks` what was printed
+    beside. Memory in MiB. `apps_unknown` says why `apps` is not the whole truth.
     """
     program = programs.find(call, "nvidia-smi")
     loaded = bool(devices.read_devices().majors)
@@ -71,7 +71,7 @@ def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
     apps = nvml.apps(told["gpus"])
     answer = _present(told["gpus"], None)
     answer.update(remarks=[unknown], apps=apps or [])
-    answer["apps_unknown"] = "NVML does not tell the processes" if apps is None else None
+    answer["apps_unknown"] = "NVML does not report the processes" if apps is None else None
     return answer
 
 
@@ -125,7 +125,7 @@ def holders(call: Call, patterns: Sequence[str] = ()) -> Dict[str, Any]:
     matches one of `patterns`, every process below the root, and the relatives of all these.
 
     `unreadable` names processes whose tables could not be read: what they hold is unknown.
-    `devices` is empty where no NVIDIA driver is loaded: then nobody can hold one.
+    `devices` is empty where no NVIDIA driver is loaded: then no process can hold one.
     """
     numbers = devices.read_devices()
     answer = survey(call.root, numbers, patterns)
@@ -160,7 +160,8 @@ def settle(call: Call, uuids: List[str], below: int, limit: float, still: float)
     """Watch the memory in use of GPUs until each is below `below` MiB, or none has fallen for
     `still` seconds, or `limit` seconds are over.
 
-    `memory` is the last value of each, None where it is not told; `course` its changes over time.
+    `memory` is the last value of each, None where it is not reported; `course` its changes over
+    time.
     """
     began = fell = time.monotonic()
     course: List[Dict[str, Any]] = []

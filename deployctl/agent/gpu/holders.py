@@ -1,7 +1,7 @@
 """Who holds the GPUs: every process's open and mapped device files, by device number.
 
 Only facts; whose a process is and whether it is stopped is decided by the controller. A table that
-cannot be read is named, so that nobody takes "not seen" for "not there".
+cannot be read is named, so that "not seen" is never taken for "not there".
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def read_all(
 
 def _next(answers: "queue.Queue[bool]", within: float) -> bool:
     """The next answer; twice half the time is waited for it, since a machine that stood still for
-    all of it has heard nobody, and would take the wrong one for stuck. Raises `queue.Empty`."""
+    all of it has heard no answer, and would take the wrong one for stuck. Raises `queue.Empty`."""
     with suppress(queue.Empty):
         return answers.get(timeout=within / 2)
     return answers.get(timeout=within / 2)

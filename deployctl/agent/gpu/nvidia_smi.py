@@ -65,14 +65,14 @@ def complaint(status: Optional[int], stdout: str, stderr: str = "") -> str:
         return "nvidia-smi did not answer in time"
     said = " ".join((stdout + " " + stderr).split())
     how = f"ended with {status}" if status >= 0 else f"was ended by signal {-status}"
-    return f"nvidia-smi {how}: {said[:400]}" if said else f"nvidia-smi {how} and said nothing"
+    return f"nvidia-smi {how}: {said[:400]}" if said else f"nvidia-smi {how} without output"
 
 
 def parse_gpus(status: Optional[int], stdout: str, fields: Sequence[str] = GPU_FIELDS) -> Table:
     """One row a GPU, memory in MiB. In a row, a value that is not as documented is None and named
     in its `unknown`; a complaint about it is in its `remarks`. Good rows stand whatever else was
-    said; a line that is neither a row nor a warning, or another status, leaves open whether there
-    are more."""
+    printed; a line that is neither a row nor a warning, or another status, leaves open whether
+    there are more."""
     table = _table(status, stdout, fields, "name", _gpu)
     for remark in table.remarks:
         for row in table.rows:
@@ -82,7 +82,7 @@ def parse_gpus(status: Optional[int], stdout: str, fields: Sequence[str] = GPU_F
 
 
 def parse_apps(status: Optional[int], stdout: str) -> Table:
-    """One row a compute process and GPU, memory in MiB or None; nothing said is no process."""
+    """One row a compute process and GPU, memory in MiB or None; no output means no process."""
     return _table(status, stdout, APP_FIELDS, "process_name", _app)
 
 
@@ -141,7 +141,7 @@ def _gpu(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
 
     def value(field: str, good: bool, convert: Any = str) -> Any:
         if field not in cells:
-            unknown[field] = "this nvidia-smi does not tell it"
+            unknown[field] = "this nvidia-smi does not report it"
             return None
         if good:
             return convert(cells[field])
@@ -199,14 +199,14 @@ def to_gpus(rows: List[Dict[str, Any]], parents: Dict[str, str]) -> Optional[str
             row["instance"] = row["uuid"]
             row["uuid"] = parents.get(row["instance"])
             if row["uuid"] is None:
-                lost = "whose instance %s is was not told" % row["instance"]
+                lost = "the GPU of instance %s was not reported" % row["instance"]
     return lost
 
 
 def fill_memory(
     rows: List[Dict[str, Any]], gpus: List[Dict[str, Any]], shown: List[Dict[str, Any]]
 ) -> None:
-    """Take from the table for people the memory that the CSV did not tell."""
+    """Take from the table for people the memory that the CSV did not report."""
     indices = {gpu["uuid"]: gpu["index"] for gpu in gpus}
     told = {(row["gpu"], row["pid"]): row["memory"] for row in shown}
     for row in rows:

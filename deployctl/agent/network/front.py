@@ -71,7 +71,7 @@ async def _relay(path: str, reader: asyncio.StreamReader, writer: asyncio.Stream
     try:
         there, back = await asyncio.open_connection("127.0.0.1", read(path)["target"])
     except (OSError, ValueError, KeyError) as error:
-        print("no way to the slot: %s" % error, flush=True)
+        print("the slot cannot be reached: %s" % error, flush=True)
         writer.close()
         return
     try:

@@ -73,7 +73,7 @@ def container(paths: List[Tuple[str, str]]) -> Optional[Dict[str, str]]:
 
 
 def service(paths: List[Tuple[str, str]]) -> Optional[str]:
-    """The systemd service that the control groups name: it may start a process anew."""
+    """The systemd service that the control groups name: it may restart a process."""
     for _, path in paths:
         found = re.search(r"/([^/]+\.service)$", path)
         if found:

@@ -1,4 +1,4 @@
-"""Processes held between the look and the stop, so that a pid given anew is never taken for them.
+"""Processes held between the look and the stop, so that a reused pid is never taken for them.
 
 A start time is exact to 10 ms only; a pidfd opened before the tables were read is exact.
 """

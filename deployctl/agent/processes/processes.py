@@ -126,7 +126,7 @@ def started_at(start: int) -> float:
 
 
 SECRET = re.compile(r"(?i)([\w-]*(?:key|token|secret|password|passwd))(=.*)?", re.DOTALL)
-"""An argument whose value nobody may read: `--api-key VALUE`, `--token=VALUE`, `HF_TOKEN=VALUE`."""
+"""An argument with a secret value: `--api-key VALUE`, `--token=VALUE`, `HF_TOKEN=VALUE`."""
 
 
 def without_secrets(argv: Sequence[str]) -> List[str]:

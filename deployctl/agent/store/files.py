@@ -20,7 +20,7 @@ ASIDE = ".removing."
 """Begins the name of what is being removed; an agent that died over it leaves it behind."""
 WRITING = ".writing."
 STALE = 60.0
-"""Seconds after which a file that nobody writes is left over."""
+"""Seconds without a write after which a file is left over."""
 
 
 def read(call: Call, path: str, limit: int = 1 << 20) -> FileContent:

@@ -13,7 +13,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("environments", "jobs", "models", "shipping", "wheels")
+KINDS = ("caches", "environments", "jobs", "models", "shipping", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
@@ -93,7 +93,7 @@ def _json(path: str) -> Any:
     try:
         return read_json(path)
     except ValueError as error:
-        said = "%s is damaged: what it refers to is not known: %s; deployctl up writes it anew"
+        said = "%s is damaged: what it refers to is not known: %s; deployctl up rewrites it"
         raise AgentError("damaged", said % (path, error)) from error
 
 

@@ -80,7 +80,7 @@ def place(repo: str, commit: str) -> str:
 
 def listing(repo: str, told: Dict[str, Any]) -> List[Dict[str, Any]]:
     """The files of a hub's record (`siblings`), each with `name`, `size` and `sha256`; `Refused`
-    for a name that leads out of the model's folder, and for a size or digest that is none."""
+    for a name that leads out of the model's folder, and for an invalid size or digest."""
     entries = told.get("siblings")
     if not isinstance(entries, list) or len(entries) > MOST_FILES:
         raise Refused("invalid", "%s: the hub gave no usable list of files" % repo)
@@ -92,7 +92,7 @@ def _file(repo: str, entry: Any) -> Dict[str, Any]:
     name, size, lfs = entry.get("rfilename"), entry.get("size"), entry.get("lfs")
     sha256 = lfs.get("sha256") if isinstance(lfs, dict) else None
     if not isinstance(name, str) or not inside(name):
-        said = "%s: the hub lists a file named %s, which is no relative name"
+        said = "%s: the hub lists a file named %s, which is not a relative name"
         raise Refused("invalid", said % (repo, ascii(name)[:200]))
     if size is not None and not (type(size) is int and 0 <= size < LARGEST):
         raise Refused("invalid", "%s: the hub gives no size of %s" % (repo, name))

@@ -35,7 +35,7 @@ def _replace(path: str, text: str) -> None:
 
 def _load(path: str) -> Optional[Dict[str, Any]]:
     """The object in a file; None where there is no file, and where it is damaged: what cannot be
-    read proves nothing, and is proven and written anew like what was never there."""
+    read proves nothing, and is proven and written again like what was never there."""
     try:
         return read_json(path)
     except ValueError:
@@ -77,7 +77,9 @@ def _ledger(home: str, last: int) -> List[Dict[str, Any]]:
 
 
 def _entry(line: bytes) -> Dict[str, Any]:
-    """An entry from its line. A line that is none is told as damaged and hides no other."""
+    """An entry from its line. An unreadable line is reported as damaged and does not affect the
+    others.
+    """
     try:
         return parse_object(line)
     except ValueError:

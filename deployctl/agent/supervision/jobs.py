@@ -196,7 +196,7 @@ def _prepared(call: Call, step: Dict[str, Any]) -> Dict[str, Any]:
     def place(value: Any) -> Any:
         if isinstance(value, dict):
             return {"glob": call.pattern(value["glob"])}
-        return call.path(value) if value == "@" or value.startswith("@/") else value
+        return call.placed(value)
 
     when = step.get("when")
     own = step["argv"][:1] == ["@agent"]

@@ -14,7 +14,8 @@ LONGEST_LINE = 64 << 20
 
 class Greeting(TypedDict):
     """The agent's program by its SHA-256, the host's root ("": the default), and the seconds that
-    the agent lives on without a word from the controller."""
+    the agent lives on without a message from the controller.
+    """
 
     hash: str
     root: str
@@ -101,7 +102,7 @@ class Pong(TypedDict):
 
 
 class Event(TypedDict):
-    """What an operation tells while it runs; an empty one says that it is still at work."""
+    """What an operation reports while it runs; an empty one says that it is still at work."""
 
     id: int
     call: int
@@ -143,4 +144,4 @@ FROM_AGENT: Dict[str, Any] = {
     "event": Event,
     "results": Results,
 }
-"""What an agent says, by the key that tells it."""
+"""What an agent sends, by the key that names it."""

@@ -163,5 +163,5 @@ def _yaml(text: str, source: str) -> dict[str, Any]:
     except (yaml.YAMLError, RecursionError) as error:
         raise nothing(source, f"it is not YAML: {error}") from error
     if not isinstance(document, dict):
-        raise nothing(source, "it holds no mapping")
+        raise nothing(source, "not a mapping")
     return document

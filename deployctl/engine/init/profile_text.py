@@ -112,7 +112,7 @@ def _drafter(arguments: Arguments, notes: list[str]) -> Iterator[str]:
     except ValueError:
         config = None
     if not isinstance(config, dict):
-        raise UsageError(f"--speculative-config is no JSON object: {text[:80]}")
+        raise UsageError(f"--speculative-config is not a JSON object: {text[:80]}")
     method, model = config.pop("method", None), config.pop("model", None)
     tokens = config.pop("num_speculative_tokens", None)
     if method is None:

@@ -1,4 +1,4 @@
-"""Two releases side by side: what they were made from, what was configured, what they reached."""
+"""Two releases side by side: what they were built from, what was configured, what they reached."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _figures() -> list[str]:
 
 def launch_options(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A launch line by option. The names of the release's own folder and of its environment are
-    left out: they always differ, and what they hold is told by its parts."""
+    left out: they always differ, and their content is shown by its parts."""
     environment = (manifest.get("identity") or {}).get("environment")
     words = [str(word) for word in manifest.get(LaunchStep.name) or ()]
     for name, put in ((manifest.get("release"), "RELEASE"), (environment, "ENVIRONMENT")):

@@ -31,7 +31,9 @@ def examine(file: str, devices: str | None, cgroup: int | None) -> dict[str, Any
         listed = listing.parse(text_of(devices))
         found, where = list(listed.devices), devices
         odd = [
-            _plain("unknown", f"no line of a device listing: {text[:200]!r}", f"{devices}:{line}")
+            _plain(
+                "unknown", f"not a line of a device listing: {text[:200]!r}", f"{devices}:{line}"
+            )
             for line, text in listed.odd[:1]
         ]
     folder = Path(file).parent
@@ -78,7 +80,7 @@ def _nodes(devices: Sequence[dict[str, Any]], where: str) -> Iterator[Finding]:
         yield _plain(verdict, f"the node has no {path}", where, *MAKE_NODES)
     for device in devices:
         if device["kind"] != "device" and device["path"].startswith("/dev/nvidia"):
-            what = f"{device['path']} is a plain file on the node and no device"
+            what = f"{device['path']} is a regular file on the node, not a device"
             yield _plain("failed", what, where, f"rm {device['path']}", *MAKE_NODES)
 
 

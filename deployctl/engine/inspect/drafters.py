@@ -149,7 +149,7 @@ def in_file(path: Path, overrides: Mapping[str, Any] | None = None) -> InUse:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: config.json is not JSON: it is no UTF-8 text") from error
+        raise ConfigError(f"{path}: config.json is not JSON: it is not UTF-8 text") from error
     except DrafterConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     return InUse("file", str(path), text, wanted)
@@ -189,7 +189,7 @@ def _one_of(path: Path, method: str | None) -> tuple[Path, tuple[Check, ...]]:
     why = () if chosen.why is None else (chosen.why,)
     if chosen.name is None:
         raise UsageError(
-            f"{path}: which drafter is meant is not clear",
+            f"{path}: several drafters match",
             "; ".join(one.message for one in why),
             next=f"name one of them: deployctl drafter check {path / min(filter(None, found))}",
         )
@@ -214,7 +214,7 @@ def _config_json(path: Path) -> Path:
 def set_in_file(path: Path, overrides: Mapping[str, Any], new: bool = False) -> Desired:
     """Change keys of a config.json of this machine, whole or not at all, never through a link.
 
-    `new` lets it have keys that it lacks and nobody is known to read; so for `set_on_hosts`.
+    `new` allows keys that it lacks and that have no known reader; so for `set_on_hosts`.
     """
     subject = in_file(path)
     made = _edited(subject, overrides)
@@ -250,9 +250,9 @@ def _refuse(subject: InUse, checks: Sequence[Check], softened: Sequence[str]) ->
     wrong = [c for c in errors(checks) if c.name not in softened]
     if wrong:
         raise UsageError(
-            f"{subject.host}: that config cannot work, nothing was written",
+            f"{subject.host}: the config cannot work, nothing was written",
             "; ".join(f"{c.name}: {c.message}" for c in wrong),
-            "write it right, or give --new for keys that are meant to be new"
+            "correct it, or give --new for new keys"
             if any(c.name == "keys" for c in wrong)
             else "",
         )
@@ -271,7 +271,7 @@ def _write(session: Session, path: str, made: Desired) -> None:
     session.call("files.write", path=path, text=made.text)
     read = session.call("files.read", path=path)
     if read["text"] != made.text:
-        raise HostError(session.name, f"{path} does not hold what was written")
+        raise HostError(session.name, f"{path} does not contain what was written")
 
 
 @contextmanager
@@ -289,7 +289,7 @@ def assignments(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, separator, value = word.partition("=")
         if not separator or not key:
-            raise UsageError(f"{word} is no KEY=VALUE")
+            raise UsageError(f"{word} is not KEY=VALUE")
         try:
             found[key] = json.loads(value)
         except (ValueError, RecursionError):
@@ -298,5 +298,5 @@ def assignments(words: Sequence[str]) -> dict[str, Any]:
             json.dumps({key: found[key]}, ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
             said = ascii(word)[1:-1][:80]
-            raise UsageError(f"{said}: no JSON file can hold that", str(error)) from error
+            raise UsageError(f"{said}: JSON cannot represent that", str(error)) from error
     return found

@@ -21,6 +21,8 @@ from deployctl.errors import HostError
 from deployctl.hosts import ssh_config
 
 SSH_FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
+BUILD_USER = "deployctl-build"
+"""As whom the agent builds what comes from git where it is root."""
 _EXEC = re.compile(r"^[ \t]*match\b.*\bexec\b[ \t=]*(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -60,8 +62,11 @@ def programs(profile: Profile, playbook: Playbook) -> Iterator[Program]:
         where = "here" if hook.where == "here" else hosts
         yield Program(where, shlex.join(hook.run), named_by)
     for user, names in _by_user(profile.hosts).items():
-        what = f"the build of vLLM {_source(profile)}, and its server, as {user}"
-        yield Program(names, what, "build.source")
+        builder = _builder(profile, user)
+        whom = f"and its server, as {user}" if builder == user else f"as {builder}"
+        if builder != user:
+            yield Program(names, f"the server of that vLLM, as {user}", "build.source")
+        yield Program(names, f"the build of vLLM {_source(profile)}, {whom}", "build.source")
     if trusts_remote_code(profile.serve.args):
         models = [profile.model, *([profile.drafter.model] if profile.drafter else [])]
         for model in models:
@@ -89,9 +94,12 @@ def warnings(profile: Profile) -> Iterator[str]:
     source = profile.build.source
     root = _by_user(profile.hosts).get("root")
     if root and (source.pr is not None or source.ref is not None):
+        when = "" if profile.build.user in (None, "root") else " when it serves"
+        if profile.build.user is None:
+            when = f" when it serves, and in the build where {BUILD_USER} cannot be used"
         yield (
-            f"build.source: code {_source(profile)} runs as root on {root}; a user of its own"
-            " (ssh.user) keeps it from the rest of the host"
+            f"build.source: code {_source(profile)} runs as root on {root}{when}; a user of its"
+            " own (ssh.user) keeps it from the rest of the host"
         )
     serve = profile.serve
     if serve.api_key is not None or _is_loopback(serve.host):
@@ -121,6 +129,15 @@ def _user(host: HostSettings) -> str:
         return host.ssh.user or ssh_config.resolve(host.name, host.ssh).user
     except HostError:
         return "an unknown user"  # the plan reports why
+
+
+def _builder(profile: Profile, agent: str) -> str:
+    """As whom a build's code runs, where the agent is this user; the host has the last word."""
+    build = profile.build
+    code_of_others = build.source.release is None and build.source.wheel is None
+    if build.user is None and agent == "root" and code_of_others:
+        return f"{BUILD_USER} (as root where the host has no namespaces)"
+    return build.user or agent
 
 
 def _is_loopback(address: str) -> bool:

@@ -71,7 +71,7 @@ def survey(profile: Profile) -> dict[str, Any]:
 
 def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
     """What processes of ours still run, and hold GPUs, of a server that is gone; one more round
-    trip. `left_unknown` says why that cannot be told."""
+    trip. `left_unknown` says why that is unknown."""
     asked = {question.key: question for question in gpu_snapshot.questions(wanted)}
     answers, _ = ask(connected, asked)
     try:
@@ -84,7 +84,7 @@ def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
 
 
 def _front_questions(profile: Profile) -> dict[str, Question]:
-    """What stands before the slots of a blue-green profile: nobody reaches them without it."""
+    """What stands before the slots of a blue-green profile: clients reach them through it alone."""
     if not slots.blue_green(profile):
         return {}
     return {

@@ -1,4 +1,4 @@
-"""An earlier release, as it was wanted then: what its manifest keeps of that."""
+"""An earlier release with its original configuration, as its manifest keeps it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def previous_deployment(
         raise StagingFailed(
             wanted.host.name,
             "rollback",
-            f"what was wanted of release {release} cannot be read from its manifest",
+            f"the configuration of release {release} cannot be read from its manifest",
             f"deployctl {manifest.get('deployctl') or 'of an unknown version'} wrote it; {error}",
-            "deploy what the profile says now: deployctl up",
+            "deploy the current profile: deployctl up",
         ) from error
     return replace(
         wanted,

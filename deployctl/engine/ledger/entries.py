@@ -118,10 +118,10 @@ def _measured(host: HostRecord) -> list[StepRecord]:
 def manifest(
     wanted: Deployment, host: HostRecord, identity: Mapping[str, Any], evidence: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a release is made of and what proved it.
+    """What a release is built from and what proved it.
 
     The resolved profile lies in it whole (it names secrets and never holds one), so that the
-    release can be brought back as it was wanted then.
+    release can be restored with its original configuration.
     """
     profile = wanted.profile
     return {

@@ -16,7 +16,7 @@ from deployctl.errors import RemoteError
 from deployctl.hosts.session import Call
 
 SCHEMA = "deployctl.gc/1"
-SHARED = ("environments", "wheels", "models", "jobs", "shipping")
+SHARED = ("environments", "wheels", "models", "jobs", "caches", "shipping")
 UNFINISHED = (".part", ".incoming")
 """What a folder's name ends with until it was downloaded, or received, as a whole."""
 

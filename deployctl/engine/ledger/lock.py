@@ -47,7 +47,7 @@ def held(host: str, error: RemoteError, waits: bool = True) -> LockHeld:
     """The outcome of a run that found the lock taken; `waits` where it could wait for it."""
     named = error.detail if isinstance(error.detail, Mapping) else {}
     return LockHeld(
-        f"{host}: another run is at work, this one is skipped",
+        f"{host}: another run is in progress, this one is skipped",
         f"the lock is held by {describe(named)}",
         "wait for it to end, or give --lock-wait 10m" if waits else "wait for it to end",
     )

@@ -1,4 +1,4 @@
-"""A run that is to serve an earlier release, as that was wanted then."""
+"""A run that serves an earlier release with its original configuration."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def pin(wanted: Deployment, releases: Mapping[str, Any], named: str) -> Deployme
 
 
 def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:
-    """Raise `StagingFailed` where the named release stands on an environment that was damaged."""
+    """Raise `StagingFailed` where the named release uses a damaged environment."""
     pinned = wanted.pinned
     if pinned is None or pinned.environment_key not in releases["broken"]:
         return
     raise StagingFailed(
         wanted.host.name,
         "rollback",
-        f"release {pinned.release} stands on an environment that was damaged",
+        f"release {pinned.release} uses a damaged environment",
         "\n".join(releases["broken"][pinned.environment_key]),
-        f"build it anew by what the profile says: deployctl up --profile {wanted.profile.name}",
+        f"rebuild it from the current profile: deployctl up --profile {wanted.profile.name}",
     )
 
 

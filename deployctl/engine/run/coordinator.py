@@ -39,7 +39,7 @@ from deployctl.steps.interface import Deployment, Step
 HEARS = 0.05
 """Seconds after which a signal is heard for certain."""
 LEAVE = 3
-"""Interrupts after which nobody is waited for any more."""
+"""Interrupts after which no worker is waited for."""
 
 
 def new_run(began: datetime) -> str:
@@ -110,7 +110,7 @@ def _one_at_a_time(listen: events.Listener) -> events.Listener:
 
 
 def _carry_out(workers: Sequence[Worker], token: Token) -> None:
-    """Every worker in a thread of its own, until all have ended, or nobody waits any more."""
+    """Every worker in a thread of its own, until all have ended, or an interrupt ends the wait."""
     over = threading.Event()
     left = threading.Semaphore(0)
 
@@ -140,7 +140,7 @@ def _carry_out(workers: Sequence[Worker], token: Token) -> None:
             pass
     for worker in workers:
         if not worker.record.ended:
-            worker.record.error = _interrupted(worker.record, "it was not waited for")
+            worker.record.error = _interrupted(worker.record, "it did not end in time")
 
 
 def _host(worker: Worker) -> None:
@@ -159,7 +159,7 @@ def _host(worker: Worker) -> None:
         record.error = error
     except Cancelled:
         # While it was being reached, or once more while it was said what is left.
-        record.error = record.error or _interrupted(record, "what is left was not asked")
+        record.error = record.error or _interrupted(record, "the remaining state was not checked")
     except Exception as error:
         record.error = bugs.internal(record.host, error)
     worker.resolution.asked(record.host)

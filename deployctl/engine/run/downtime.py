@@ -20,7 +20,7 @@ class Downtime:
     _since: float | None = None
 
     def interrupted(self, ago: float = 0.0) -> None:
-        """What served is being stopped, or was so many seconds ago by a run that died."""
+        """What served is being stopped, or was stopped `ago` seconds before by a run that died."""
         if self._since is None:
             self._since = self.clock() - max(0.0, ago)
 

@@ -1,4 +1,4 @@
-"""What happens in a run, as data: told to whoever listens, never printed here."""
+"""What happens in a run, as data: passed to listeners, never printed here."""
 
 from __future__ import annotations
 

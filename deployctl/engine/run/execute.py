@@ -42,7 +42,7 @@ from deployctl.steps.sharing.delivery import Courier, NoCourier
 
 @dataclass
 class Work:
-    """One host's work in progress: what every step's context is made from."""
+    """One host's work in progress: what every step's context is built from."""
 
     wanted: Deployment
     connected: Connected
@@ -94,7 +94,7 @@ class Work:
         return self.url
 
     def ask_again(self, planned: PlannedStep) -> Plan:
-        """Plan a step anew from fresh answers, where an earlier step has made them knowable."""
+        """Plan a step again from fresh answers, where an earlier step has made them knowable."""
         asked = questions([planned.step], self.wanted)
         later, _ = ask(self.connected, asked)
         settled = {
@@ -143,7 +143,7 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
     began = time.monotonic()
     context = work.context(step.name)
     if plan.status in ("unknown", "blocked"):
-        advice = "mend what the reason names, then see: deployctl plan"
+        advice = "fix the cause shown above, then check: deployctl plan"
         error: DeployError = step.fail(context, "cannot be done", plan.reason, advice)
         status: StepStatus = "unknown" if plan.status == "unknown" else "failed"
         refused = StepRecord(step.name, status, 0.0, plan.evidence, error=error, attempted=False)

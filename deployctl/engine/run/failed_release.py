@@ -1,4 +1,4 @@
-"""What is kept of a release that failed: what it was made from, why it failed, and its log."""
+"""What is kept of a release that failed: what it was built from, why it failed, and its log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
         return
     for answer in answers:
         if isinstance(answer, RemoteError):
-            work.context(begun[0]).log(f"of the failed release not everything is kept: {answer}")
+            work.context(begun[0]).log(f"the failed release is kept only in part: {answer}")
 
 
 def _told(run: RunRecord, work: Work, failure: DeployError) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The same to every host of a profile, all at once: one that cannot be used hides no other."""
+"""The same to every host of a profile, all at once: one that cannot be used does not affect the
+others.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def fan_out(
 
     A host that cannot be used, whose lock is held, or at which we fail ourselves, has an `error` in
     its place. Where the profile has no other host its failure is raised, unless `alone`. `done` is
-    told of each host that nothing more is asked of.
+    called with each host that is finished.
     """
 
     def one(host: HostSettings) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Hooks:
         return cls(run, render, steps, playbook.after)
 
     def lenient(self) -> Hooks:
-        """The same for the way back, which no hook may prevent."""
+        """The same for the rollback, which no hook may prevent."""
         steps = {
             place: [hook.model_copy(update={"required": False}) for hook in hooks]
             for place, hooks in self.steps.items()

@@ -1,4 +1,4 @@
-"""What was left where a run could not finish: asked of the host, said in one sentence."""
+"""What was left where a run could not finish: asked of the host, put in one sentence."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from deployctl.steps.servers.process import RUNNING, was_proven
 
 
 def interrupted_twice(work: Work, plan: HostPlan) -> Interrupted:
-    """The way back was cut short: exactly what serves and what does not."""
+    """The rollback was cut short: exactly what serves and what does not."""
     with cancel.shielded():
         left = _left_by(work)
     name = work.wanted.profile.name
     return Interrupted(
-        f"{work.wanted.host.name}: interrupted again, the way back to release {plan.current} "
+        f"{work.wanted.host.name}: interrupted again, the rollback to release {plan.current} "
         "was not finished",
         left,
         f"run: deployctl up --profile {name} (or deployctl rollback current --profile {name})",
@@ -40,8 +40,8 @@ def told(work: Work, plan: HostPlan, error: DeployError) -> DeployError:
     name = work.wanted.profile.name
     return Interrupted(
         error.what,
-        f"{left}; the gates that were not reached were not asked of it",
-        f"run: deployctl up --profile {name} (it proves what runs and asks its gates)",
+        f"{left}; the remaining gates did not run",
+        f"run: deployctl up --profile {name} (it verifies what runs and runs its gates)",
     )
 
 
@@ -53,10 +53,10 @@ def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interru
 
 
 def goes_on(work: Work) -> str:
-    """What to do after an interrupt: a job goes on by itself, to be taken up or ended."""
+    """What to do after an interrupt: a job continues on the host, to be attached to or stopped."""
     step = registry.steps().get(work.record.steps[-1].step) if work.record.steps else None
     there = "" if step is None else step.goes_on(work.wanted, work.release)
-    return f"run again to go on: {there}" if there else "run again to go on"
+    return f"retry to continue: {there}" if there else "retry to continue"
 
 
 def serves_on(work: Work) -> str | None:

@@ -17,7 +17,8 @@ _COMMAND = re.compile(
 
 def with_profile(text: str, profile: str) -> str:
     """The text with `--profile` behind each of our commands that lacks it; where it names a slot,
-    which nobody could, it names the profile."""
+    which is not a profile, it names the profile.
+    """
     for slot in SLOTS:
         text = text.replace(f"--profile {profile}.{slot}", f"--profile {profile}")
     return _COMMAND.sub(lambda found: f"{found[0]} --profile {profile}", text)

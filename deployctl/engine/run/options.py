@@ -12,7 +12,7 @@ from deployctl.engine.run.record import RunRecord
 
 
 def no_document(run: RunRecord) -> Mapping[str, Any]:
-    """Where nobody renders reports, hooks are told the run's id alone."""
+    """Where no reports are rendered, hooks get the run's id alone."""
     return {"run": run.run}
 
 
@@ -31,8 +31,8 @@ class Options:
     only_if_changed: bool = False
     """Do not try a release again that failed before under the same profile; keep what serves."""
     parallel: int = PARALLEL
-    """Hosts at work at the same time."""
+    """Most hosts worked on at the same time."""
     fail_fast: bool = False
     """Begin with no further host, and switch none, once one has failed."""
     release: str = ""
-    """Serve this earlier release, as it was wanted then, instead of what the profile says now."""
+    """Serve this earlier release, with its original configuration, not the current profile."""

@@ -173,7 +173,7 @@ def unanswered(host: str, error: Unanswered) -> HostError:
         host,
         "the host could not answer what must be known",
         str(error.args[0]),
-        "mend what the reason names and run again",
+        "fix the cause shown above and retry",
     )
 
 

@@ -76,10 +76,10 @@ class HostRecord:
     deliveries: tuple[Delivery, ...] = ()
     """What it got from other hosts, and made for them."""
     took_up: str | None = None
-    """The run that had died on this host and was taken up."""
+    """The run that had died on this host and was recovered."""
 
     def note_skipped(self, names: Sequence[str], left_out: Collection[str], back: str) -> None:
-        """Name the steps that did not run, before those of a way back (they begin with `back`)."""
+        """Name the steps that did not run, before those of a rollback (they begin with `back`)."""
         done = {step.step for step in self.steps}
         skipped = [
             StepRecord(name, "skipped", reason="left out" if name in left_out else "not reached")

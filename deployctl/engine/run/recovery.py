@@ -15,7 +15,7 @@ from deployctl.steps.servers.process import was_proven
 
 @dataclass(frozen=True)
 class Dead:
-    """A run that ended without a word. `phase` is the last that it told: staging, switching or
+    """A run that died. `phase` is the last that it recorded: staging, switching or
     restoring; `release` what it was making, `current` what was current when it began."""
 
     run: str
@@ -81,7 +81,7 @@ def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
         "closed_by": run,
         "changed": list(dead.changed),
         "failed": [],
-        "error": f"the run ended without a word while {dead.phase}",
+        "error": f"the run died while {dead.phase}",
         "figures": {},
     }
 
@@ -96,14 +96,14 @@ def without_service(dead: Dead, unit: Mapping[str, Any], closed: Any) -> float |
 
 
 def must_go_back(dead: Dead, wanted: str | None, current: str | None) -> bool:
-    """Whether the way back of a dead run is to be finished first.
+    """Whether the rollback of a dead run is to be finished first.
 
-    It had found its release wanting. To try that very release again at once would interrupt the
-    service for what is known to fail; another wish is carried out as it is.
+    It had found its release wanting. To retry that release at once would interrupt the service for
+    what is known to fail; another release is deployed as usual.
     """
     return dead.phase == "restoring" and wanted == dead.release and current not in (None, wanted)
 
 
 def sentence(dead: Dead) -> str:
     """A dead run in words."""
-    return f"run {dead.run} ended without a word while {dead.phase} release {dead.release}"
+    return f"run {dead.run} died while {dead.phase} release {dead.release}"

@@ -1,8 +1,8 @@
 """What moving names (a branch, a pull request, a model's revision) stand for, once a run.
 
-Every host is asked in the round trip that asks everything else. The first that can tell decides for
-all, so that hosts that were asked before and after a push build the same commit, and one that
-cannot reach the repository learns it from another.
+Every host is asked in the round trip that asks everything else. The first that can resolve one
+decides for all, so that hosts that were asked before and after a push build the same commit, and
+one that cannot reach the repository learns it from another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Resolution:
         self._changed = threading.Condition()
 
     def propose(self, key: str, value: Any) -> None:
-        """What a host was told that a name stands for; the first one counts."""
+        """What a name resolved to on a host; the first one counts."""
         with self._changed:
             self._settled.setdefault(key, value)
             self._changed.notify_all()
@@ -40,7 +40,7 @@ class Resolution:
             self._changed.notify_all()
 
     def settled(self, key: str, slots: Slots) -> Any:
-        """What a name stands for in this run; waits while a host may still tell. None where none
+        """What a name stands for in this run; waits while a host may still answer. None where none
         can."""
         with self._changed:
             waits = self._open(key)
@@ -62,7 +62,7 @@ def settle(
     answers: Answers,
     slots: Slots,
 ) -> tuple[Deployment, Answers]:
-    """Propose what this host was told, and go by what holds for all: the deployment with that, and
+    """Propose what this host resolved, and use what holds for all: the deployment with that, and
     the answers, some of them asked for once more."""
     own = {key: _told(question, answers) for key, question in asked.items() if question.moving}
     for key, value in own.items():
@@ -82,7 +82,7 @@ def settle(
 
 
 def _told(question: Question, answers: Answers) -> Any:
-    """What a host was told that a moving name stands for; None where it could not tell."""
+    """What a moving name resolved to on a host; None where it could not be resolved."""
     answer = answers.get(question.key)
     if not answer or answer.get("commit") is None:
         return None

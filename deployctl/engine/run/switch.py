@@ -1,4 +1,4 @@
-"""From the serving release to the next, and the way back when a gate fails.
+"""From the serving release to the next, and the rollback when a gate fails.
 
 Staging touches nothing that serves. From the first switching step on, a failure brings the
 previous release back: its own profile, its own directory, proven ready like any other. A release
@@ -27,7 +27,7 @@ from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
 from deployctl.steps.servers.stopping import REQUESTS, stop_unit
 
 RESTORED = "restore-"
-"""What stands before the names of the way back's steps in a record."""
+"""The prefix of the rollback's step names in a record."""
 
 
 def point(profile: str, release: str) -> Call:
@@ -123,7 +123,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     except RemoteError as error:
         # A ledger that cannot be written (a full disk) does not prevent the way back.
         work.listen(events.StepNote(host, "ledger", f"not written: {error.what}"))
-    work.listen(events.StepNote(host, "restore", f"going back to {previous}"))
+    work.listen(events.StepNote(host, "restore", f"rolling back to {previous}"))
     back = replace(
         work,
         wanted=wanted,

@@ -13,7 +13,7 @@ from deployctl.steps.servers.process import RUNNING
 
 
 def release(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> ReleasePaths:
-    """The release at work; raises the first step's failure where it cannot be told."""
+    """The release at work; raises the first step's failure where it is unknown."""
     if not needs_release(steps):
         return _serving(wanted, answers)
     try:
@@ -23,9 +23,9 @@ def release(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> Rele
         raise first.failure(
             wanted.host.name,
             first.name,
-            "what is wanted cannot be determined, nothing was touched",
+            "the wanted release cannot be determined, nothing was touched",
             str(error.args[0]),
-            "mend what the reason names and run again",
+            "fix the cause shown above and retry",
         ) from error
 
 

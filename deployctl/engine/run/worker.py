@@ -167,7 +167,7 @@ class Worker:
         before = ledger.failed_before(found.get("ledger") or [], release, digest)
         if before is None or found["current"] in (None, release):
             return answers
-        text = f"release {release} failed in run {before}: not tried again, nothing changed since"
+        text = f"release {release} failed in run {before}: not retried, nothing changed since"
         self.record.declined = text
         self.listen(events.StepNote(self.record.host, "ledger", text))
         return self._pin(connected, answers, "current")
@@ -229,7 +229,7 @@ class Worker:
             ago = recovery.without_service(dead, unit, told)
             if ago is not None and any(SERVICE in step.produces for step in self.steps):
                 work.downtime.interrupted(ago)
-            text = f"{recovery.sentence(dead)}: taken up"
+            text = f"{recovery.sentence(dead)}: recovered"
             self.listen(events.StepNote(self.record.host, "ledger", text))
         return dead
 
@@ -264,7 +264,7 @@ class Worker:
                 self.record.host,
                 f"release {dead.release} failed, and {recovery.sentence(dead)}",
                 dead.why,
-                "its way back was finished; run again to try that release anew",
+                "its rollback was finished; run again to retry that release",
             )
         else:
             try:

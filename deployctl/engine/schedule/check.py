@@ -51,7 +51,7 @@ def _host_paths(at: str, host: HostSettings) -> Iterator[tuple[str, str]]:
 def static(
     entry: Entry, profile: Profile, playbook: Playbook, environ: Mapping[str, str]
 ) -> Iterator[Check]:
-    """What can be told without running anything. Pure but for looking up programs."""
+    """What can be checked without running anything. Pure but for looking up programs."""
     for key, value in paths(profile):
         if Path(value).is_absolute() or value.startswith("~/"):
             continue
@@ -80,7 +80,7 @@ def secret_names(profile: Profile) -> list[str]:
 
 
 def check(entry: Entry, profile: Profile, playbook: Playbook) -> list[Check]:
-    """Everything: what can be told at once, then the plan under the very environment of a run."""
+    """Everything: what can be checked at once, then the plan under the environment of a run."""
     found = [*_table(entry), _daemon()]
     try:
         environ = scheduled_run.environment(entry)
@@ -109,7 +109,7 @@ def _daemon() -> Check:
         if Path(f"/proc/{pid}").exists():
             return Check("cron", "ok", f"the cron daemon runs, pid {pid}")
     return Check(
-        "cron", "warning", "no cron daemon is seen to run here", "start it: systemctl start cron"
+        "cron", "warning", "no running cron daemon was found", "start it: systemctl start cron"
     )
 
 

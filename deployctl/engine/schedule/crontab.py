@@ -33,7 +33,7 @@ def add(entry: Entry) -> None:
                     raise DeployError(
                         "the crontab does not hold the new line",
                         "crontab took it without a complaint and does not list it",
-                        "look with crontab -l whether something else writes it",
+                        "check with crontab -l whether something else changes it",
                     )
         except BaseException:
             if read() != before:

@@ -134,7 +134,7 @@ def load(path: Path) -> Entry:
             f"nothing is scheduled as {path.stem}", next=f"scheduled: {known}"
         ) from None
     except OSError as error:
-        raise UsageError(f"{path.stem[:80]} is no entry's name", error.strerror or "") from error
+        raise UsageError(f"{path.stem[:80]} is not an entry name", error.strerror or "") from error
     except (ValueError, TypeError, KeyError) as error:
         again = f"deployctl schedule remove {path.stem}, then schedule it again"
         raise UsageError(f"{path} is damaged", str(error), again) from error

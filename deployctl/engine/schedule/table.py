@@ -132,7 +132,7 @@ def remarks(text: str, entry: Entry, takes: bool | None, now: datetime) -> Itera
         delay = held["RANDOM_DELAY"]
         yield f"RANDOM_DELAY={delay} in the crontab: cron starts it up to {delay} minutes late"
     if held.get("MAILTO") == "":
-        yield "MAILTO is empty in the crontab: cron mails nobody what fails; the log has it"
+        yield "MAILTO is empty in the crontab: cron mails no failures; the log has them"
     shell = held.get("SHELL", "/bin/sh")
     if not shell.startswith("/") or shell.rpartition("/")[2] not in SHELLS:
         yield f"SHELL={shell} in the crontab: cron runs the line by it, and it may not read it"
@@ -153,6 +153,6 @@ def _zone(name: str, entry: Entry, now: datetime) -> str:
     try:
         there = times.parse(entry.at).following(now.astimezone(ZoneInfo(name)))
     except (ValueError, KeyError, OSError):
-        return f"CRON_TZ={name} in the crontab is no known time zone: its times are not known"
+        return f"CRON_TZ={name} in the crontab is not a known time zone: its times are unknown"
     when = f", next {there[0]:%Y-%m-%d %H:%M %Z}" if there else ""
     return f"CRON_TZ={name} in the crontab: cron takes the time in that zone{when}"

@@ -1,7 +1,7 @@
 """The time of a crontab line: five fields or a nickname, and nothing else. Pure.
 
 The grammar is crontab(5)'s (EXTENSIONS included), which all descendants of Vixie's cron share.
-Their parsers take more without a word: Debian's installs `5#2`, `1.5` and `1~5` as if the rest of
+Their parsers silently take more: Debian's installs `5#2`, `1.5` and `1~5` as if the rest of
 the word were not there. What is not in the grammar is refused here for that reason.
 """
 
@@ -163,7 +163,7 @@ def _range(field: Field, part: str, remarks: list[str]) -> str:
         )
     elif span == "*" and (field.period is None or field.period % int(step)) and int(step) > 1:
         remarks.append(
-            f"{field.name} {part}: cron counts from {low} anew each time, the last gap is shorter"
+            f"{field.name} {part}: cron restarts at {low} each time, the last gap is shorter"
         )
     return span if span == str(low) else f"{span}/{int(step)}"
 

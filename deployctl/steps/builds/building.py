@@ -63,8 +63,9 @@ def _this_machine() -> tuple[str, str]:
 
 @dataclass
 class Build:
-    """One build of one environment. `attempts` tells every strategy that was tried or passed
-    over, with its reason and what became of it."""
+    """One build of one environment. `attempts` lists every strategy that was tried or skipped, with
+    its reason and what became of it.
+    """
 
     step: Step
     context: Context
@@ -74,7 +75,9 @@ class Build:
     def __post_init__(self) -> None:
         self.settings = self.context.wanted.profile.build
         self.key = self.context.release.environment_key
-        self.wish = environments.wish(self.settings, self.key)
+        profile, answers = self.context.wanted.profile, self.context.answers
+        confined = environments.confinement(profile, answers)
+        self.wish = environments.wish(self.settings, self.key, confined)
         damage = environments.damage_before(self.context.wanted, self.context.answers)
         if not all(text.endswith("is missing") for text in damage):
             # Installed files may be links into uv's cache: what changed them changed it as well.
@@ -127,7 +130,7 @@ class Build:
                 self.context,
                 "no strategy can build this",
                 why,
-                "change build.strategy, or mend what the reasons name",
+                "change build.strategy, or fix the causes shown above",
                 {"attempts": self.attempts},
             )
         raise last
@@ -237,6 +240,7 @@ class Build:
                 "commit": resolved.get("commit"),
                 "merge_base": getattr(self, "merge_base", None),
                 "attempts": self.attempts,
+                "cache": self.wish.confinement and self.wish.confinement.cache,
             },
         )
         if state["state"] != "done":
@@ -253,12 +257,12 @@ class Build:
         kind, sentence, advice = found.cause or "unknown", found.sentence, found.next
         if state["state"] != "failed":
             kind = str(state["state"])
-            sentence = str(state["why"]) or "its supervisor is gone, killed or by a restart"
-            advice = "run again: the work is taken up"
+            sentence = str(state["why"]) or "its supervisor was killed, or the host restarted"
+            advice = "retry: the work continues"
         elif (state.get("rc") or 0) < 0:
             kind = "killed"
             sentence = f"its command was ended by signal {-state['rc']}"
-            advice = "run again: the work is taken up"
+            advice = "retry: the work continues"
         evidence = {
             "kind": kind,
             "job": state["id"],

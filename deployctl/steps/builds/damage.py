@@ -26,13 +26,13 @@ def break_seal(context: Context, problems: list[str]) -> None:
     """From now on the environment counts as never proven; the old seal is kept beside it."""
     key = context.release.environment_key
     context.session.call("releases.break_seal", key=key, why=problems)
-    context.log(f"environment {key} is not whole any more: its seal is broken")
+    context.log(f"environment {key} is damaged: its seal is broken")
 
 
 def blamed(step: Step, context: Context, failure: StepError) -> StepError:
-    """The failure of a start, or the damage of its environment where that is not whole.
+    """The failure of a start, or the damage of its environment where that is incomplete.
 
-    Nothing is said about an environment that cannot be looked at now.
+    An environment that cannot be examined now is left out.
     """
     key = context.release.environment_key
     if not step.runs_release or sealed(context.answers, key) is None:
@@ -45,7 +45,7 @@ def blamed(step: Step, context: Context, failure: StepError) -> StepError:
     except (RemoteError, ConnectionLost):
         return failure
     evidence = {**failure.evidence, "environment_problems": problems}
-    why = "\n".join([*problems, f"so it was that {failure.thing}"])
+    why = "\n".join([*problems, f"this caused the failure: {failure.thing}"])
     return step.fail(
         context, f"environment {key} was damaged after it was proven", why, REBUILT, evidence
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.config.build import BuildSettings, SourceSettings
+from deployctl.config.profile import Profile
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
 from deployctl.vllm.builds import recipes
@@ -13,6 +14,7 @@ from deployctl.vllm.builds import recipes
 # How a build is carried out does not change what comes out of it.
 _NOT_BUILT: Any = {
     "max_jobs": True,
+    "user": True,
     "stall": True,
     "limit": True,
     "precompiled_index": True,
@@ -70,7 +72,7 @@ def capabilities(tools: Mapping[str, Any]) -> list[str]:
     """The compute capabilities to build for; `Unanswered` where the driver does not say."""
     found = tools.get("capabilities")
     if found is None:
-        raise Unanswered("tools: a GPU driver is there and does not tell the compute capability")
+        raise Unanswered("tools: the GPU driver does not report the compute capability")
     return list(found)
 
 
@@ -143,9 +145,39 @@ def sealed(answers: Answers, key: str) -> dict[str, Any] | None:
     return seal
 
 
-def wish(build: BuildSettings, key: str) -> recipes.Wish:
+def asks_for_user(build: BuildSettings) -> bool:
+    """Whether the build may run as another user than the agent's: it runs code of a repository, or
+    the profile says so."""
+    return build.user is not None or is_git(build.source)
+
+
+def confinement(profile: Profile, answers: Answers) -> recipes.Confinement | None:
+    """To whom the build's code is confined; None where it runs as the agent's user."""
+    build = profile.build
+    user = answers["build_user"]["user"] if asks_for_user(build) else None
+    if user is None:
+        return None
+    models = [profile.model, *([profile.drafter.model] if profile.drafter else [])]
+    paths = [model.path for model in models if model is not None and model.path]
+    return recipes.Confinement(
+        user,
+        cache(build.source),
+        tuple(paths),
+        tuple(value for value in build.env.values() if value.startswith("/")),
+    )
+
+
+def cache(source: SourceSettings) -> str:
+    """The name of a source's own caches: what another one's code left is never installed."""
+    return digest(source.model_dump(include={"url", "pr", "ref", "path", "wheel"}), 16)
+
+
+def wish(
+    build: BuildSettings, key: str, confinement: recipes.Confinement | None = None
+) -> recipes.Wish:
     """The build settings as the recipes take them."""
     return recipes.Wish(
+        confinement=confinement,
         key=key,
         python=build.python,
         target=build.target,
@@ -158,6 +190,20 @@ def wish(build: BuildSettings, key: str) -> recipes.Wish:
         compile_bytecode=build.compile_bytecode,
         base=build.base,
     )
+
+
+def imports(context: Context, extensions: Sequence[str]) -> dict[str, Any]:
+    """What importing vllm and these modules shows, as the user who built it; raises
+    `RemoteError`."""
+    profile, key = context.wanted.profile, context.release.environment_key
+    made = wish(profile.build, key, confinement(profile, context.answers))
+    found: dict[str, Any] = context.session.call(
+        "environment.imports",
+        environment=context.release.environment,
+        extensions=list(extensions),
+        confined=recipes.confined_reader(made),
+    )
+    return found
 
 
 def complete(context: Context, deep: bool = False) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class CleanOptions(Settings):
     scope: Scope = "ours"
     """Whose processes: of this profile, of the container, or of all on the profile's GPUs."""
     reset: bool = False
-    """Reset the GPUs afterwards, on the node, where nobody uses them."""
+    """Reset the GPUs afterwards, on the node, where no process uses them."""
     stop_unit: bool = False
     """Stop the profile's own server too."""
 

@@ -1,4 +1,4 @@
-"""What cleaning would change, what forbids it, and how its findings are told. Pure."""
+"""What cleaning would change, what forbids it, and how its findings are reported. Pure."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ def whole_gpus(now: Scene) -> list[Gpu]:
 
 
 def measured(now: Scene) -> list[Gpu]:
-    """Those of them whose memory in use can be told. One that shares the machine's memory, and of
-    whose holders it is not told how much they have, is left out: that nobody holds it is proof."""
+    """Those of them whose memory in use is known. One that shares the machine's memory, and whose
+    holders' memory is not reported, is left out: that no process holds it is proof.
+    """
     return [gpu for gpu in whole_gpus(now) if not _left_out(gpu)]
 
 
 def left_out(now: Scene) -> dict[str, str]:
     """The other ones, by index, with why."""
-    why = "it shares the machine's memory, and how much its holders have is not told"
+    why = "it shares the machine's memory, and how much its holders have is not reported"
     return {str(gpu["index"]): why for gpu in whole_gpus(now) if _left_out(gpu)}
 
 
@@ -160,7 +161,7 @@ def device_only(verdict: Verdict) -> bool:
 
 
 def starters(stopped: Sequence[Verdict], now: Scene) -> list[str]:
-    """What may start the stopped ones anew: a living parent that is not itself stopped, or a
+    """What may restart the stopped ones: a living parent that is not itself stopped, or a
     systemd service."""
     gone = {verdict.process.pid for verdict in stopped}
     living = {v.process.pid: v.process for v in now.verdicts if not v.process.zombie}
@@ -187,10 +188,10 @@ def held_by(wanted: Deployment, now: Scene, uuid: str, amount: int | None) -> st
     if holders:
         return f"{told} held by {'; '.join(in_words(verdict) for verdict in holders)}"
     if now.blind:
-        return f"{told} held by somebody who cannot be seen: {now.blind[0]}"
+        return f"{told} held by a process that is not visible: {now.blind[0]}"
     if now.contained and wanted.host.node is None:
-        return f"{told} held by nobody visible from here: look on the node"
-    return f"{told} held by nobody visible: the driver keeps it, see deployctl clean --reset"
+        return f"{told} held by no process visible here: look on the node"
+    return f"{told} held by no visible process: the driver keeps it, see deployctl clean --reset"
 
 
 def where_stuck(row: Mapping[str, Any]) -> str:
@@ -200,4 +201,4 @@ def where_stuck(row: Mapping[str, Any]) -> str:
         f"{thread['state']} in {' < '.join(thread['stack']) or thread['channel'] or 'unknown'}"
         for thread in threads
     ]
-    return f"PID {row['pid']}: {'; '.join(places) or 'where is not told'}"
+    return f"PID {row['pid']}: {'; '.join(places) or 'location unknown'}"

@@ -109,7 +109,7 @@ def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:
 
 
 def _blind(answers: Answers) -> Iterator[str]:
-    """What was not seen; empty where no driver is loaded, for then nobody holds a GPU."""
+    """What was not seen; empty where no driver is loaded, for then no process holds a GPU."""
     look, state = answers[HOLDERS], answers["gpus"]
     if not look["devices"] and not state["present"]:
         return

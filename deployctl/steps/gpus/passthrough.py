@@ -127,7 +127,7 @@ def versions(node: Look, host: Look) -> Iterator[Finding]:
             say = f"{name} is not there: install the driver's libraries, version {module}"
             yield Finding(check, "failed", None, module, say, "host", _install(module))
         elif module is None:
-            say = f"{name} is {version}, the kernel module's version is not told"
+            say = f"{name} is {version}, the kernel module's version is not reported"
             yield Finding(check, "unknown", version, None, say)
         elif version != module:
             say = f"{name} is {version}, the kernel module is {module}: they must be the same"
@@ -141,7 +141,7 @@ def _install(module: str | None) -> tuple[str, ...]:
 
 
 def persistence(gpus: Mapping[str, Any]) -> Iterator[Finding]:
-    """Without persistence mode each first use loads the driver anew, for seconds."""
+    """Without persistence mode each first use loads the driver again, for seconds."""
     for gpu in gpus["gpus"]:
         if gpu["persistence"] is False:
             say = f"GPU {gpu['index']} is not in persistence mode: every start loads the driver"

@@ -11,7 +11,7 @@ Gpu = Mapping[str, Any]
 """One GPU of the answer of `gpu.state`, as the node numbers it where there is one."""
 
 INSIDE = "gpus.inside"
-NOT_GIVEN = "this nvidia-smi does not tell it"
+NOT_GIVEN = "this nvidia-smi does not report it"
 """The agent's words for a field that an old nvidia-smi does not have."""
 
 

@@ -27,9 +27,9 @@ from deployctl.steps.servers.process import identity
 from deployctl.vllm.client.client import Client
 
 ASKED = "asked"
-"""The evidence's key for the digest of what was asked, so that another wish is measured anew."""
+"""The evidence's key for the digest of what was asked, so that another one is measured again."""
 PROCESS = "process"
-"""The evidence's key for the process that was asked, so that another one is asked anew."""
+"""The evidence's key for the process that was asked, so that another one is asked again."""
 MEASURED = "measured"
 """The evidence's key for when it was measured, in seconds since 1970."""
 CONFIG = "drafter_config"
@@ -63,7 +63,7 @@ def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Pl
     if evidence.get(ASKED) != asked:
         return Plan("check", reason=f"the profile's {gate} changed")
     if evidence.get(PROCESS) != identity(unit):
-        return Plan("check", reason=f"the running process was never asked for {gate}")
+        return Plan("check", reason=f"{gate} did not run on this process")
     last = last_verdict(gate, release, asked, releases["ledger"])
     if last not in (None, "pass"):
         return Plan("check", reason=f"the last verdict of {gate} was: {last}")
@@ -84,7 +84,7 @@ def last_verdict(
 @contextmanager
 def one_process(step: Step, context: Context) -> Iterator[Evidence]:
     """Around a measurement: evidence of which process was asked, when, and whether the drafter's
-    config.json has drifted. Fails where the server was started anew meanwhile, since then the
+    config.json has drifted. Fails where the server restarted meanwhile, since then the
     answers are of two."""
     found: Evidence = {PROCESS: _process(context)}
     yield found
@@ -96,8 +96,8 @@ def one_process(step: Step, context: Context) -> Iterator[Evidence]:
     if now != found[PROCESS]:
         raise step.fail(
             context,
-            "the server was started anew while it was asked",
-            f"pid {found[PROCESS]['pid']} was asked first, pid {now['pid']} runs now",
+            "the server restarted during the measurement",
+            f"pid {found[PROCESS]['pid']} was measured first, pid {now['pid']} runs now",
             f"read why it ended: deployctl logs --profile {context.wanted.profile.name}",
             found,
         )
@@ -107,7 +107,7 @@ def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
     """What a drifted config.json means, and what to do about it."""
     return (
         f"{config['path']} drifted: it is not what the server was launched with, and its "
-        f"supervisor would start it again with this one; mend it: deployctl up --profile {profile}"
+        f"supervisor would start it again with this one; fix it: deployctl up --profile {profile}"
     )
 
 

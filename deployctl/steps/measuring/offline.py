@@ -23,7 +23,7 @@ UNKNOWN_FORM = "lines about speculation are in it in a form that is not understo
 def acceptance_from_log(path: Path, settings: AcceptanceSettings) -> Evidence:
     """Acceptance from a server's log (`-`: stdin): all windows that drafted, pooled.
 
-    Raises `UsageError` for a file that is no text.
+    Raises `UsageError` for a file that is not text.
     """
     log = acceptance_log.scan(LINE_END.split(_text(path, "log")))
     gate = acceptance.gate_of(settings)

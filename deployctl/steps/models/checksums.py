@@ -1,4 +1,4 @@
-"""Whether a model's files hold the very bytes that their source promises."""
+"""Whether a model's files hold the bytes that their source published."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from deployctl.steps.models import hub, sources
 
 def damaged(context: Context, answers: Answers, role: str) -> list[str] | None:
     """The files of a model that lies whole by size and hold other bytes; what is damaged goes, so
-    that the next fetch brings it. None where no source tells checksums (a folder of the host's).
+    that the next fetch brings it. None where no source publishes checksums (a folder of the
+    host's).
 
     Raises RemoteError where the hub cannot be asked: then nothing is known.
     """

@@ -12,7 +12,7 @@ from deployctl.steps.interface import Context
 from deployctl.steps.models.sources import hub_access
 
 ATTEMPTS = 3
-"""A download that hung or broke off is taken up again so often in one run."""
+"""A download that hung or broke off is resumed this often in one run."""
 OTHER_FORMATS = (".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack", ".ot")
 
 

@@ -180,7 +180,7 @@ def config_text(wanted: Deployment, answers: Answers, role: str) -> str:
 
 
 def config(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any]:
-    """The same, parsed; `Unanswered` where it is no JSON object."""
+    """The same, parsed; `Unanswered` where it is not a JSON object."""
     try:
         found = json_text.parsed(config_text(wanted, answers, role))
     except ValueError as error:

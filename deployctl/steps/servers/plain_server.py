@@ -95,7 +95,7 @@ def _secrets(guarded: bool, key: str | None) -> dict[str, str]:
 
 
 def _free_port(context: Context) -> int:
-    """A port above the served one on which nobody listens."""
+    """A port above the served one on which no process listens."""
     served = context.wanted.profile.serve.port
     for port in range(served + 1, served + 1 + PORTS):
         if not context.session.call(network.listener, port=port)["listening"]:

@@ -1,7 +1,7 @@
 """Which process a proof is about, and what that process loaded: a proof ends with its process.
 
 Pure. A server that its supervisor started again is the same release and another process: it has
-read its files anew, and nobody has asked it anything yet.
+read its files again, and has not been measured yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def identity(unit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def was_proven(unit: Mapping[str, Any]) -> bool:
-    """Whether the very process that runs now was proven ready."""
+    """Whether the process that runs now was proven ready."""
     return unit["state"] == "running" and unit.get("proven") == identity(unit)
 
 

@@ -57,7 +57,7 @@ class Readiness:
         completion = self._complete(unit)
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
-            raise self._failure("the server was restarted while it was asked", last)
+            raise self._failure("the server restarted during the check", last)
         self.context.session.call(units.keep, name=self.profile.name, **identity(unit))
         seconds = time.monotonic() - self.began
         return {
@@ -249,7 +249,7 @@ class Readiness:
 
     def _ended(self, unit: Mapping[str, Any], others: list[dict[str, Any]]) -> NotReady:
         status = unit["rc"]
-        early = "after a request of ours" if self.asked else "before anybody asked"
+        early = "after a request of ours" if self.asked else "before any request"
         how = {None: "", 0: f", status 0 {early}"}.get(status, f", status {status}")
         if status is not None and status < 0:
             how = f", killed by signal {-status}"

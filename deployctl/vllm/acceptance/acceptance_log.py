@@ -54,7 +54,7 @@ class Log:
 
 
 class Mixed(Exception):
-    """The lines count different things, so their sum means nothing; the message says which."""
+    """The lines count different things, so their sum is meaningless; the message says which."""
 
 
 def scan(lines: Iterable[str]) -> Log:
@@ -80,7 +80,7 @@ def windows(lines: Iterable[str]) -> list[Window]:
 
 
 def read(line: str) -> Window | None:
-    """One line's window; None where it is no such line."""
+    """One line's window; None where it is another line."""
     return log_forms.read(line).window
 
 

@@ -166,5 +166,5 @@ def _of_vllm(prefix: str) -> bool:
 
 def _position(label: str) -> int:
     if len(label) > 4 or not label.isdecimal() or int(label) > LAST_POSITION:
-        raise Unreadable(f"{label[:20]!r} is no position of a draft token")
+        raise Unreadable(f"{label[:20]!r} is not a position of a draft token")
     return int(label)

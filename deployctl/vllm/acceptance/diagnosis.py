@@ -1,7 +1,7 @@
 """From the shape of a bad acceptance to its likely causes, each with what can be checked.
 
-The signatures were seen in the field; a cause that a check confirms is no guess any more, and a
-cause that a check rules out is said to be so. Nothing here touches a server.
+The signatures were seen in the field; a cause that a check confirms is no longer a guess, and a
+cause that a check rules out is reported as such. Nothing here touches a server.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Signature:
 def diagnose(facts: Facts) -> list[dict[str, Any]]:
     """Causes as data: what, signature, result and reason; confirmed ones first.
 
-    Where a check has confirmed a cause, those that nobody could check are left out.
+    Where a check has confirmed a cause, those that could not be checked are left out.
     """
     found = [
         {"signature": signature.name, "shape": signature.shape, "cause": cause.what}

@@ -67,7 +67,7 @@ class Measured:
     expected: list[bool] = field(default_factory=list)
     """Of each answer of which something is expected: whether it is there."""
     shortened: list[int] = field(default_factory=list)
-    """Tokens of filler that had no room in the context, of each prompt that should have some."""
+    """Tokens of filler that did not fit in the context, of each prompt that should have some."""
     source: Source = "metrics"
     requests: int = 0
     foreign_tokens: int = 0
@@ -166,7 +166,7 @@ def _one(
     body, cut = _body(client, window, protocol, prompt)
     answer = client.send(Request(body, protocol.timeout))
     if answer.completion_tokens is None:
-        raise _Unknown("the server does not tell how many tokens it generated")
+        raise _Unknown("the server does not report how many tokens it generated")
     after = _settled(client, protocol.model, before, answer.completion_tokens)
     counted = difference(before, after)
     taken.requests += 1
@@ -205,7 +205,7 @@ def _settled(client: Client, model: str, before: Counters, tokens: int) -> Count
         counted = difference(before, after)
         if counted.generation_tokens is None or counted.requests is None:
             lacking = "request_success" if counted.requests is None else "generation_tokens"
-            raise _Unknown(f"/metrics has no vllm:{lacking}: our requests cannot be told")
+            raise _Unknown(f"/metrics has no vllm:{lacking}: our requests cannot be separated")
         if counted.generation_tokens >= tokens and counted.requests >= 1:
             return after
         if time.monotonic() > deadline:

@@ -27,7 +27,7 @@ UNTOLD = "/metrics has no counters of drafts: whether the server speculates is n
 
 
 class Restarted(Exception):
-    """The server restarted between two readings, so their difference means nothing."""
+    """The server restarted between two readings, so their difference is meaningless."""
 
 
 @dataclass(frozen=True)

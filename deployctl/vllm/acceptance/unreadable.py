@@ -12,7 +12,7 @@ class Unreadable(Exception):
 
 
 def whole(value: float, name: str) -> int:
-    """A counter's value as a count; raises `Unreadable` for what is none."""
+    """A counter's value as a count; raises `Unreadable` for any other value."""
     if not 0 <= value < LARGEST:
-        raise Unreadable(f"{name} is {value:g}, which is no count")
+        raise Unreadable(f"{name} is {value:g}, which is not a count")
     return int(value)

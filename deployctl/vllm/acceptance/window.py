@@ -121,7 +121,7 @@ def meaning(length: float | None, rates: Sequence[float | None]) -> RatesOf:
 
 
 def _by_tokens(drafted: int, each: int | None) -> tuple[int, int]:
-    """A draft has at least one token, and at most so many."""
+    """A draft has at least one token, and at most this many."""
     return (math.ceil(drafted / each) if each else min(drafted, 1)), drafted
 
 

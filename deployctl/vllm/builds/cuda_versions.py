@@ -1,6 +1,6 @@
 """Which driver, toolkit and GPU a torch backend (cu130) needs. Pure; versions as tuples of numbers.
 
-Each table names its source. What is in none of them is not known, and nothing is said of it. Code
+Each table names its source. What is in none of them is not known, and it is left out. Code
 for one architecture runs on GPUs of the same major capability and
 the same or a higher minor one; `+PTX` code also on later ones (CUDA C++ Programming Guide).
 """

@@ -14,6 +14,25 @@ from typing import Any
 JobStep = dict[str, Any]
 NIGHTLY = ("Using the nightly wheel", "nightly wheel instead")
 """What upstream's setup.py says when it takes binaries of another commit."""
+_CACHES = {
+    "UV_CACHE_DIR": "uv",
+    "PIP_CACHE_DIR": "pip",
+    "CCACHE_DIR": "ccache",
+    "SCCACHE_DIR": "sccache",
+    "FETCHCONTENT_BASE_DIR": "dependencies",
+}
+"""Variables of the programs that keep something from one build to the next."""
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """The user as whom code of others runs in a build, what it must not see, and what it may."""
+
+    user: str
+    cache: str
+    """The name of the source's own caches, which outlive a build."""
+    hidden: Sequence[str] = ()
+    shown: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -32,6 +51,8 @@ class Wish:
     compile_bytecode: bool = True
     base: str | None = None
     """The environment whose hard-linked copy is filled, for `in-place`."""
+    confinement: Confinement | None = None
+    """None where the agent's own user builds."""
 
     @property
     def environment(self) -> str:
@@ -119,24 +140,28 @@ def build(
 ) -> list[JobStep]:
     """A wheel from a working tree, kept under its key, then installed. `env` decides between
     compiling and upstream's binaries; `log` is the job's own, read for what must not be in it."""
-    dist = f"{wish.tree}/dist"
-    argv = [uv, "build", "--wheel", "--out-dir", dist, "--python", wish.python]
-    if wish.wheels:
-        argv += ["--find-links", _offered(wish)]
+    own = wish.confinement is not None
+    dist = f"{wish.work if own else wish.tree}/dist"
+    python = wish.interpreter if own or wish.base is not None else wish.python
+    argv = [uv, "build", "--wheel", "--out-dir", dist, "--python", python]
     if wish.base is not None:
         # Built against the very torch that it will run with.
-        argv[-1:] = [wish.interpreter, "--no-build-isolation"]
+        argv += ["--no-build-isolation"]
+    if wish.wheels:
+        argv += ["--find-links", _offered(wish)]
     env = {**env, **wish.env}
     building = [
         *lay_out(wish, origin),
         *offer(wish, uv),
-        step("compiling", [*argv, wish.tree], env, lock=_lock(env)),
+        confined(
+            wish, step("compiling", [*argv, wish.tree], env, lock=_lock(env)), origin.repository
+        ),
         _chore("compiling", "refuse", log, *NIGHTLY),
         _chore("keeping", "keep", dist, f"@/wheels/{wheel_key}", json.dumps(dict(record))),
     ]
     kept = {"glob": f"@/wheels/{wheel_key}/*.whl"}
     installing = [*install(wish, uv, [kept]), *provide(wish), *tidy(wish, origin)]
-    if wish.base is not None:
+    if own or wish.base is not None:
         return [*create(wish, uv), *building, *installing]
     return [*building, *create(wish, uv), *installing]
 
@@ -189,14 +214,14 @@ def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:
     backend = ["--torch-backend", wish.torch_backend] if wish.torch_backend else []
     wanted = [*requirements, *wish.extra]
     if not wish.wheels:
-        return [step("installing", [*argv, *backend, *wanted], wish.env)]
+        return [confined(wish, step("installing", [*argv, *backend, *wanted], wish.env))]
     found = {"glob": f"{_offered(wish)}/*.whl"}
     with_offer = [*argv, "--find-links", _offered(wish), *wanted]
     without = [*argv, *backend, *wanted]
     return [
         *offer(wish, uv),
-        step("installing", with_offer, wish.env, when={**found, "present": True}),
-        step("installing", without, wish.env, when={**found, "present": False}),
+        confined(wish, step("installing", with_offer, wish.env, when={**found, "present": True})),
+        confined(wish, step("installing", without, wish.env, when={**found, "present": False})),
     ]
 
 
@@ -215,6 +240,41 @@ def provide(wish: Wish) -> list[JobStep]:
         return []
     local = "cpu" if wish.target == "cpu" else ""
     return [_chore("naming", "provide", wish.environment, wish.distribution, local)]
+
+
+def confined(wish: Wish, made: JobStep, *shown: str) -> JobStep:
+    """The same command, as the user to whom code of others is confined."""
+    whom = wish.confinement
+    if whom is None:
+        return made
+    # One at a time: two builds of one user could reach each other.
+    lock = "@/builds/confined.lock"
+    argv, env = _confining(wish, whom, wish.environment, shown)
+    argv = ["@agent", *argv, *made["argv"]]
+    return {**made, "argv": argv, "env": {**made["env"], **env, **wish.env}, "lock": lock}
+
+
+def confined_reader(wish: Wish) -> dict[str, Any] | None:
+    """The `argv` and `env` in front of a command that runs what is in the environment without
+    changing it; None where the agent's own user does."""
+    if wish.confinement is None:
+        return None
+    argv, env = _confining(wish, wish.confinement, "", [wish.environment])
+    return {"argv": argv, "env": env}
+
+
+def _confining(
+    wish: Wish, whom: Confinement, owned: str, shown: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    cache = f"@/caches/{whom.cache}"
+    own = {
+        "HOME": f"{wish.work}/home",
+        "TMPDIR": f"{wish.work}/tmp",
+        "XDG_CACHE_HOME": cache,
+        **{name: f"{cache}/{folder}" for name, folder in _CACHES.items()},
+    }
+    argv = ["chore", "confined", whom.user, wish.work, owned, cache, "@", *whom.hidden]
+    return [*argv, "+", *whom.shown, *shown, "--"], own
 
 
 def step(

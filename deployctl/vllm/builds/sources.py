@@ -43,7 +43,8 @@ def precompiled_urls(index: str, commit: str, torch_backend: str | None) -> list
 
 def commit_agrees(commit: str, told: str | None) -> bool | None:
     """Whether an abbreviated commit (`g977180c`, as setuptools-scm writes it) is this one; None
-    where none is told."""
+    where none is given.
+    """
     if not told:
         return None
     return commit.startswith(told.removeprefix("g").split(".")[0])

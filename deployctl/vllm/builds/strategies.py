@@ -30,7 +30,7 @@ class SourceFacts:
     precompiled: str | None = None
     """Where upstream publishes binaries of exactly the merge base."""
     tried: Mapping[str, Any] = field(default_factory=dict)
-    """What the places said where they could be: HTTP status or error, by URL."""
+    """What the places answered where they could be: HTTP status or error, by URL."""
     dirty: bool = False
     target: str = "cuda"
     tools: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def _reuse(facts: SourceFacts) -> tuple[bool, str]:
 
 
 def _python_alone(facts: SourceFacts) -> str:
-    """Why the change is more than Python, or cannot be told; empty where it is Python alone."""
+    """Why the change is more than Python, or is unknown; empty where it is Python alone."""
     if facts.dirty:
         return "the checkout has changes that are no commit"
     if facts.merge_base is None or facts.changed is None:

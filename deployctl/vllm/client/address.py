@@ -9,7 +9,7 @@ from deployctl.errors import UsageError
 
 
 def host_of(url: str) -> str:
-    """The host in a server's URL; raises `UsageError` where it is none."""
+    """The host in a server's URL; raises `UsageError` for an invalid one."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -18,7 +18,7 @@ def host_of(url: str) -> str:
             raise ValueError("port 0 is none")
     except ValueError as error:
         raise UsageError(
-            f"{url} is no server's URL", str(error), "write it as http://HOST:PORT"
+            f"{url} is not a server URL", str(error), "write it as http://HOST:PORT"
         ) from error
     return parts.hostname
 
@@ -33,8 +33,13 @@ def authorization(api_key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {api_key}"}
 
 
-def tls(ca_file: str) -> ssl.SSLContext:
-    """TLS by an authority of one's own; raises `UsageError` for a file that is none."""
+def tls(url: str, ca_file: str | None) -> ssl.SSLContext | bool:
+    """TLS by an authority of one's own, else by the usual ones (True); raises `UsageError` for an
+    invalid file."""
+    if not ca_file:
+        # Without TLS none is trusted: reading the usual ones takes longer than many a request.
+        plain = urlsplit(url).scheme == "http"
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:

@@ -108,7 +108,7 @@ class Assembly:
                 self._seen[key] = document[key]
         choices = document.get("choices") or []
         if not isinstance(choices, list):
-            raise Malformed("the choices of an event are no list")
+            raise Malformed("the choices of an event are not a list")
         for choice in choices:
             self._add_choice(choice, at)
 
@@ -129,7 +129,7 @@ class Assembly:
 
     @property
     def finished(self) -> bool:
-        """Whether the server said that the answer is complete."""
+        """Whether the server marked the answer as complete."""
         return self.done or self._finish is not None
 
     def _add_choice(self, choice: Any, at: float) -> None:

@@ -51,13 +51,12 @@ class Client:
     ) -> None:
         self.base_url = base_url.rstrip("/").removesuffix("/v1")
         host = address.host_of(self.base_url)
-        tls = address.tls(ca_file) if ca_file else True
         self._runner = asyncio.Runner()
         self._http = httpx.AsyncClient(
             # Few bytes that unpack to gigabytes: no answer is taken compressed.
             headers={"Accept-Encoding": "identity"}
             | (address.authorization(api_key) if api_key else {}),
-            verify=tls,
+            verify=address.tls(self.base_url, ca_file),
             # A proxy of the environment must not be used for this machine.
             trust_env=host not in ("127.0.0.1", "localhost", "::1"),
             timeout=httpx.Timeout(None, connect=limits.connect),

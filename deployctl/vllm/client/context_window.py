@@ -25,7 +25,7 @@ class ContextWindow:
     characters_per_token: float
 
     def lengthened(self, prompt: str, tokens: int) -> str:
-        """The prompt behind filler of about so many tokens, rather more than fewer."""
+        """The prompt behind filler of about this many tokens, rather more than fewer."""
         return lengthened(prompt, round(tokens * self.characters_per_token * OVERHEAD))
 
     def room(self, client: Client, messages: Sequence[Mapping[str, Any]], wanted: int) -> int:

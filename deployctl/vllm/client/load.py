@@ -31,7 +31,7 @@ GONE = ("timeout", "stalled", "refused")
 
 @dataclass(frozen=True)
 class Load:
-    """What to ask: each level asks `requests` prompts, at most so many at once."""
+    """What to ask: each level asks `requests` prompts, at most `concurrency` at once."""
 
     model: str
     prompts: tuple[Prompt, ...]

@@ -161,8 +161,8 @@ def _prompt(row: Any) -> Prompt:
 
 
 def _text(value: Any) -> str:
-    """A question as it can be sent; ValueError for what is no text or has half a character."""
+    """A question as it can be sent; ValueError for what is not text or has half a character."""
     if not isinstance(value, str):
-        raise ValueError(f"{json.dumps(value)[:60]} is no text")
+        raise ValueError(f"{json.dumps(value)[:60]} is not text")
     value.encode()
     return value

@@ -75,7 +75,7 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 
 def tokens_per_second(answer: Answer) -> float | None:
-    """Speed of generation: after the first token where a stream told when that came."""
+    """Speed of generation: after the first token where a stream shows when that came."""
     tokens = answer.completion_tokens
     if tokens is None or tokens < 1 or answer.seconds <= 0:
         return None

@@ -20,7 +20,7 @@ SHOWN = 2000
 class Asked:
     """One smoke request: its body, its bound in seconds, and what is expected of the answer.
 
-    `prompt_tokens` lengthens the last message with filler to at least so many tokens.
+    `prompt_tokens` lengthens the last message with filler to at least this many tokens.
     """
 
     name: str

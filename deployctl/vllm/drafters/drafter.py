@@ -2,7 +2,7 @@
 
 Two dialects exist. z-lab's counts the target's layers from `dflash_config.target_layer_ids`,
 speculators' from `aux_hidden_state_layer_ids`, whose numbers are one higher for the same layers
-(vLLM subtracts it, PR #40727). They are told apart here and never converted.
+(vLLM subtracts it, PR #40727). They are distinguished here and never converted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Desired:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """A config.json's object; raises `DrafterConfigError` where it is none."""
+    """A config.json's object; raises `DrafterConfigError` for an invalid one."""
     try:
         found = json_text.parsed(text)
     except ValueError as error:
@@ -107,7 +107,7 @@ def desired(upstream: str, overrides: Mapping[str, Any]) -> Desired:
             if place in given:
                 if not same(given[place], value):
                     raise DrafterConfigError(
-                        f"{path}: {place} is wanted as {given[place]} and as {value}; say it once"
+                        f"{path}: {place} is wanted as {given[place]} and as {value}; give it once"
                     )
                 continue
             given[place] = value

@@ -30,7 +30,7 @@ def check(
 ) -> list[Check]:
     """Every check that applies to the method, in order; `warn_only` softens errors by name.
 
-    Values of a wrong type are told alone: what the others would say of them as missing misleads.
+    Values of a wrong type are reported alone: other checks would mislead by calling them missing.
     """
     types = _softened(edits.ill_typed(config), warn_only)
     if errors(types):

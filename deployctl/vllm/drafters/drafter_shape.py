@@ -48,7 +48,8 @@ class Shape:
 
 def shape(config: Mapping[str, Any]) -> Shape:
     """Read a drafter's config.json. Where a key lives twice, the copy that vLLM reads counts; a
-    value of a wrong type counts as not said."""
+    value of a wrong type counts as absent.
+    """
     spoken = dialect(config)
     body = ""
     if spoken == "speculators" and isinstance(config.get(BODY), Mapping):

@@ -70,7 +70,7 @@ def lookahead(drafter: Shape, around: Circumstances, config: Mapping[str, Any]) 
     yield judged(
         "draft_tokens",
         around.draft_tokens % count != 0 and around.draft_tokens > 1,
-        f"{around.draft_tokens} draft tokens are no multiple of n_predict {count}",
+        f"{around.draft_tokens} draft tokens are not a multiple of n_predict {count}",
     )
 
 

@@ -22,7 +22,7 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value in words, how it is told, and whether null may stand for "not said"."""
+    """A kind of value in words, how it is recognised, and whether null may stand for "absent"."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -33,7 +33,7 @@ class Kind:
 
 
 def whole(value: Any, least: int = -LARGEST) -> bool:
-    """A whole number as JSON has it: true is none, and 1.0 is none."""
+    """A whole number as JSON has it: neither true nor 1.0 is one."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST
 
 

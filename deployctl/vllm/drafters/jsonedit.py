@@ -24,7 +24,7 @@ class Member(NamedTuple):
 
 
 class NotAnObject(ValueError):
-    """The text, or what a key path leads through, is no JSON object."""
+    """The text, or what a key path leads through, is not a JSON object."""
 
 
 def _skip(text: str, index: int) -> int:

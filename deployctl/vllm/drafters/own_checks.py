@@ -57,7 +57,7 @@ def _made(names: tuple[str, ...], around: Circumstances) -> Check:
 
 def _multiples(tokens: int, depth: int, of: str) -> Check:
     if tokens > depth and tokens % depth:
-        return Check("draft_tokens", "error", f"{tokens} draft tokens are no multiple of {of}")
+        return Check("draft_tokens", "error", f"{tokens} draft tokens are not a multiple of {of}")
     again = tokens > depth
     return Check("draft_tokens", "ok", f"{of} run {tokens // depth} times" if again else "")
 

@@ -1,4 +1,4 @@
-"""Several drafters for one target: vLLM runs one of them, and which one must be said.
+"""Several drafters for one target: vLLM runs one of them, and which one must be named.
 
 Its SpeculativeConfig holds one model and one method. It reads the config.json of the folder that is
 named and of none below it, and of several proposal methods in speculators' dialect the first

@@ -13,7 +13,7 @@ REJECTED = "rejected"
 UNSUPPORTED = "unsupported"
 UNKNOWN = "unknown"
 VERDICTS = (PRESENT, ABSENT, V2_ONLY, REJECTED, UNSUPPORTED, UNKNOWN)
-"""present: the defect is mended · absent: the defect is there · v2-only: mended for the V2 model
+"""present: the defect is fixed · absent: the defect is there · v2-only: fixed for the V2 model
 runner alone · rejected: vLLM refuses what it would do wrong · unsupported: this vLLM has not the
 feature that could be wrong · unknown: not found, or what was found could not be run."""
 

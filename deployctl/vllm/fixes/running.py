@@ -192,7 +192,7 @@ class _Slice:
         self._run(statement.body if taken else statement.orelse)
 
     def _refusal(self, statement: ast.If) -> None:
-        """`if …: raise NotImplementedError` on the way to the expression, where it can be told."""
+        """`if …: raise NotImplementedError` on the way to the expression, where it is known."""
         raised = [part for part in statement.body if isinstance(part, ast.Raise)]
         if not raised or "NotImplementedError" not in ast.unparse(raised[0]):
             return

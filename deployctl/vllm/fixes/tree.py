@@ -30,7 +30,7 @@ class Module:
 
 
 class Tree:
-    """A folder that contains `vllm/`, or `vllm` itself. Paths are told relative to the folder."""
+    """A folder that contains `vllm/`, or `vllm` itself. Paths are relative to the folder."""
 
     def __init__(self, folder: str) -> None:
         top = os.path.abspath(folder)
@@ -157,7 +157,7 @@ def keyword(node: ast.Call, name: str) -> Optional[ast.expr]:
 
 
 def supports_dflash(tree: Tree) -> Optional[bool]:
-    """Whether speculative decoding knows the method `dflash`; None where that cannot be told."""
+    """Whether speculative decoding knows the method `dflash`; None where that is unknown."""
     found = [
         module
         for module in tree.with_text("class SpeculativeConfig")

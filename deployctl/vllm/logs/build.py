@@ -131,7 +131,7 @@ def _says_nothing(line: Line) -> bool:
 
 
 def _quoted(lines: Sequence[Line]) -> set[int]:
-    """Lines of source code that tracebacks quote: they tell what might be said, not what was."""
+    """Lines of source code that tracebacks quote: they show what might be printed, not what was."""
     quoted: set[int] = set()
     deeper = -1
     for at, line in enumerate(lines):

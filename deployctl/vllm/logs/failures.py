@@ -68,7 +68,7 @@ class Raised:
 class Failure:
     """One traceback with all that is chained to it, or an error line by itself.
 
-    `title` is what the process said before it, `functions` are the frames' names. `severity` is
+    `title` is what the process printed before it, `functions` are the frames' names. `severity` is
     that of the logger, empty for what Python itself printed.
     """
 

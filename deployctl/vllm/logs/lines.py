@@ -27,7 +27,7 @@ _LEVEL_KEYS = ("levelname", "level", "severity", "lvl")
 class Line:
     """One line of a log.
 
-    `text` is what the program said, `raw` how it stands in the file. `severity` is debug, info,
+    `text` is what the program printed, `raw` how it stands in the file. `severity` is debug, info,
     warning, error, fatal, or empty where no logger of the server says one; `outer` is what a
     collector calls it. `record` is equal for the lines of one log record. `system` names a library
     that writes for itself (nccl).

@@ -34,7 +34,7 @@ NUMBERED = re.compile(r"-O(\d)")
 
 
 class NotUnderstood(ValueError):
-    """A part of a command line that is none of vLLM's forms."""
+    """A part of a command line in none of vLLM's forms."""
 
 
 @dataclass(frozen=True)

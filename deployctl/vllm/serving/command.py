@@ -93,7 +93,7 @@ def speculative_json(speculation: Speculation) -> str:
 
 
 def environment(given: Mapping[str, str], gpus: Sequence[int] | None) -> dict[str, str]:
-    """The server's own variables; `gpus` None leaves the choice to vLLM, [] hides all."""
+    """The server's own variables; `gpus` None leaves the choice to vLLM, [] leaves none visible."""
     env = dict(given)
     if gpus is not None:
         env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")

@@ -63,7 +63,7 @@ RESOLVED = {
     "draft_max_model_len": ("speculative_config.draft_model_config.max_model_len",),
     "draft_dtype": ("speculative_config.draft_model_config.dtype",),
 }
-"""Where vLLM's configuration (0.19 to 0.33) holds what is told, the newest place first."""
+"""Where vLLM's configuration (0.19 to 0.33) holds what is reported, the newest place first."""
 ANSWER = "deployctl-rehearsal: "
 WORDS = 4000
 """Characters of an exception's text that are kept."""
@@ -103,7 +103,7 @@ class Rehearsal:
         return self._tell("ended", words="it returned before it made a configuration")
 
     def _wrap(self, engine_args: Any) -> bool:
-        """Have the configuration told instead of used, and the parser's complaint kept."""
+        """Have the configuration printed instead of used, and the parser's complaint kept."""
         made = getattr(engine_args, "create_engine_config", None)
         if made is None:
             return False

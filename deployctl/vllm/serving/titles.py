@@ -41,7 +41,7 @@ _PYTHON = re.compile(r"python[\d.]*(t|d)?")
 def part(comm: str, command: Sequence[str]) -> Part | None:
     """Which part of a vLLM server a process is; None for anything else.
 
-    A shell whose arguments merely mention `vllm serve` is none.
+    A shell whose arguments merely mention `vllm serve` is not one.
     """
     title = command[0] if len(command) == 1 else ""
     if _TITLE.fullmatch(title.strip()) or comm.startswith("VLLM::") or _cut_title(comm):

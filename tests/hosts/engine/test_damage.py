@@ -64,6 +64,6 @@ def test_nothing_goes_back_to_a_damaged_environment(served: ServedHost) -> None:
     refused = served.up(playbook="rollback", release=first)
     error = refused.hosts[0].error
     assert refused.exit_code == 6 and error is not None
-    assert f"release {first} stands on an environment that was damaged" in error.what
+    assert f"release {first} uses a damaged environment" in error.what
     assert error.why == "x.py is missing" and "deployctl up --profile stand" in error.next
     assert served.unit()["state"] == "running", "it was not touched"

@@ -13,6 +13,7 @@ import pytest
 from deployctl.hosts.session import Limits
 from tests.hosts.lab import processes
 from tests.hosts.served.host import STALE, Running, ServedHost
+from tests.slow import some
 
 OTHER = "serve.env.STAND_IN_START=0.7"
 AT_ONCE = 40.0
@@ -74,7 +75,16 @@ def hit(host: ServedHost, point: Point) -> None:
         run.output()
 
 
-@pytest.mark.parametrize("name", POINTS)
+AT_EACH_HAND = (
+    "controller, starting the new",
+    "agent, awaiting the new",
+    "the new server, judged",
+    "the new server's supervisor",
+)
+"""Whoever dies, at one point each; the other points are slow by their number."""
+
+
+@pytest.mark.parametrize("name", some(POINTS, AT_EACH_HAND))
 def test_one_up_later_something_proven_serves(served: ServedHost, name: str) -> None:
     point = POINTS[name]
     old = served.up().hosts[0].release

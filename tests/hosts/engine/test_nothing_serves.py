@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.hosts.served.host import LIMIT, ServedHost
+from tests.slow import some
 
 
-@pytest.mark.parametrize("gate", ["smoke", "acceptance"])
+@pytest.mark.parametrize("gate", some(["smoke", "acceptance"], ["smoke"]))
 def test_nothing_serves(served: ServedHost, gate: str) -> None:
     def ask() -> None:
         with served.start(gate) as run:

@@ -36,7 +36,7 @@ def test_a_first_release_that_fails_its_gate_serves_on_and_that_is_said(
     told = list(lines(document.report(failed)))
     assert f"  serves on: release {host.release}, it has not passed" in told
     shown = told_by_status(served)
-    assert shown[0] == "here  it answers, and what serves is NOT a release that has passed"
+    assert shown[0] == "here  it answers, and the serving release has NOT passed its gates"
     assert "  drafter   config.json of a release that has not passed" in shown
     models = sorted((served.root / "models").iterdir())
     collect(served.profile(), keep=0, dry_run=False)
@@ -69,9 +69,9 @@ def test_what_failed_before_is_not_said_to_serve(served: ServedHost) -> None:
     assert asked.outcome == "passed", "the process that came back was asked"
     declined = served.up(STALE, only_if_changed=True)
     for record in (asked, declined):
-        assert "not tried again" in "\n".join(lines(document.report(record)))
+        assert "not retried" in "\n".join(lines(document.report(record)))
     *_, last = lines(document.report(declined))
-    assert "unchanged: what is wanted failed before" in last
+    assert "unchanged: the wanted release failed before" in last
 
 
 def test_damage_and_a_run_at_work_are_in_the_status(served: ServedHost) -> None:

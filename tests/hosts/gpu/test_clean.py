@@ -153,7 +153,7 @@ def test_memory_that_nobody_holds_is_told_as_such(gpus: GpuMachine) -> None:
     record = clean(profile(gpus, settle="0.3s"))
     assert record.error is not None
     assert record.error.what.endswith("the GPUs are not free")
-    assert "2000 MiB held by nobody visible: the driver keeps it" in record.error.why
+    assert "2000 MiB held by no visible process: the driver keeps it" in record.error.why
 
 
 def test_memory_that_falls_is_waited_for(gpus: GpuMachine) -> None:

@@ -8,22 +8,23 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from deployctl.agent.processes.processes import read_stat
 from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook, load_profile
 from deployctl.config.profile import Profile
 from deployctl.engine.run import events
-from deployctl.engine.run.connect import connect
+from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.coordinator import deployments, run
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import ask, questions
 from deployctl.engine.run.record import RunRecord
+from deployctl.errors import ConnectionLost
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.build import BuildStep, environment_key
@@ -32,6 +33,7 @@ from deployctl.vllm.fixes.registry import by_name
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 
+T = TypeVar("T")
 REPOSITORY = Path(__file__).parents[3]
 STAND_IN = Path(__file__).parent / "vllm_stand_in.py"
 PROFILE = """\
@@ -139,9 +141,11 @@ class ServedHost:
         self.root = directory / "root"
         self.port = free_port()
         self.profile_file = directory / "stand.yaml"
-        text = PROFILE.format(root=self.root, port=self.port)
-        self.profile_file.write_text(text, encoding="utf-8")
+        self._text = PROFILE.format(root=self.root, port=self.port)
+        self.profile_file.write_text(self._text, encoding="utf-8")
         self.state = directory / "state"
+        self._local = HostSettings(name="here", local=True, root=str(self.root))
+        self._agent: Connected | None = None
         self.make_environment()
 
     def profile(self, *sets: str) -> Profile:
@@ -177,8 +181,11 @@ class ServedHost:
 
     def _asked(self, wanted: Deployment) -> Answers:
         """What the environment's key follows from: a moving source, what is built already."""
+        asked = questions([BuildStep()], wanted)
+        if wanted.host == self._local:
+            return self._here(lambda agent: ask(agent, asked)[0])
         with connect(wanted.host) as connected:
-            return ask(connected, questions([BuildStep()], wanted))[0]
+            return ask(connected, asked)[0]
 
     def up(
         self,
@@ -224,8 +231,29 @@ class ServedHost:
 
     def ask(self, op: str, **args: Any) -> Any:
         """One question to the host's agent."""
-        with connect(self.profile().hosts[0]) as connected:
-            return connected.session.call(op, **args)
+        changed = self.profile_file.read_text("utf-8") != self._text
+        if changed and (host := self.profile().hosts[0]) != self._local:
+            with connect(host) as connected:
+                return connected.session.call(op, **args)
+        return self._here(lambda agent: agent.session.call(op, **args))
+
+    def _here(self, ask: Callable[[Connected], T]) -> T:
+        """Ask an agent that stays from one question to the next, most of whose price is its start.
+        Where the test has ended it, another comes."""
+        if self._agent is None:
+            self._agent = connect(self._local)
+        try:
+            return ask(self._agent)
+        except ConnectionLost:
+            self.leave()
+            self._agent = connect(self._local)
+            return ask(self._agent)
+
+    def leave(self) -> None:
+        """End the agent that stays."""
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
 
     def unit(self, name: str = "stand") -> dict[str, Any]:
         found: dict[str, Any] = self.ask("units.state", name=name)
@@ -240,11 +268,14 @@ class ServedHost:
 
     def close(self) -> None:
         """Stop what serves and builds; nothing of the host outlives the test."""
-        units = ("stand", "stand.blue", "stand.green")
-        calls: Sequence[Call] = [Call("units.stop", {"name": n, "grace": 0.5}) for n in units]
         # From here, whatever way in the test has given it.
-        with connect(HostSettings(name="here", local=True, root=str(self.root))) as connected:
-            connected.session.ask(calls)
-            for job in connected.session.call("jobs.listing"):
-                connected.session.call("jobs.stop", id=job["id"], grace=0.5)
+        self._here(_stop_everything)
+        self.leave()
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _stop_everything(agent: Connected) -> None:
+    units = ("stand", "stand.blue", "stand.green")
+    agent.session.ask([Call("units.stop", {"name": n, "grace": 0.5}) for n in units])
+    for job in agent.session.call("jobs.listing"):
+        agent.session.call("jobs.stop", id=job["id"], grace=0.5)

@@ -144,7 +144,9 @@ def fleet(directory: Path, online: Sequence[str], offline: Sequence[str] = ()) -
             root = directory / name / "root"
             made.hosts[name] = {**server.host_settings(name), "root": str(root)}
         for name in offline:
-            machine = Machine(directory / name, name)
+            # uv's cache is another way to what the index has.
+            own = {"SetEnv": f"UV_CACHE_DIR={directory / name / 'uv'}"}
+            machine = Machine(directory / name, name, own)
             stack.callback(machine.stop)
             made.sshds[name] = machine.sshd
             made.hosts[name] = machine.host_settings()

@@ -1,4 +1,4 @@
-"""nvidia-smi's answers: the right value or unknown, never 0 for what was not told."""
+"""nvidia-smi's answers: the right value or unknown, never 0 for what was not reported."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def test_a_mig_instance_belongs_to_the_gpu_above_it() -> None:
     parents = nvidia_table.mig_parents(listed)
     assert parents == {"MIG-a1": "GPU-5d5ba0d6", "MIG-GPU-77/3/0": "GPU-77"}
     rows = nvidia_smi.parse_apps(0, "MIG-a1, 7, python, 10\nMIG-b2, 8, python, 10").rows
-    assert nvidia_smi.to_gpus(rows, parents) == "whose instance MIG-b2 is was not told"
+    assert nvidia_smi.to_gpus(rows, parents) == "the GPU of instance MIG-b2 was not reported"
     assert [row["uuid"] for row in rows] == ["GPU-5d5ba0d6", None]
 
 

@@ -166,7 +166,7 @@ def test_whom_a_complaint_is_about(
 @pytest.mark.parametrize(
     ("source", "status", "said", "expected"),
     [
-        ("microsoft/WSL#11870", -11, "", "nvidia-smi was ended by signal 11 and said nothing"),
+        ("microsoft/WSL#11870", -11, "", "nvidia-smi was ended by signal 11 without output"),
         (
             "microsoft/WSL#9134",
             9,

@@ -130,14 +130,14 @@ def test_check_against_a_target(stale: Path, tokens: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["show"], 2, "say what to look at"),
+        (["show"], 2, "nothing to look at"),
         (["show", "/nowhere/config.json"], 2, "cannot be read"),
-        (["diff", TARGET], 2, "needs a profile"),
-        (["check"], 2, "say what to look at"),
-        (["set", "a=1"], 2, "say which file"),
-        (["set", TARGET, "nonsense"], 2, "no KEY=VALUE"),
+        (["diff", TARGET], 2, "needs --profile"),
+        (["check"], 2, "nothing to look at"),
+        (["set", "a=1"], 2, "name a file"),
+        (["set", TARGET, "nonsense"], 2, "not KEY=VALUE"),
         (["show", __file__], 3, "not JSON"),
-        ([], 2, "which profile"),
+        ([], 2, "no profile given"),
     ],
 )
 def test_wrong_uses_say_what_is_missing(words: list[str], code: int, said: str) -> None:

@@ -22,4 +22,4 @@ def test_a_working_directory_that_was_removed(
         app.main()
     os.chdir(tmp_path)
     assert ended.value.code == 2
-    assert "the working directory does not exist any more" in capsys.readouterr().err
+    assert "the working directory no longer exists" in capsys.readouterr().err

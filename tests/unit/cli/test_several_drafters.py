@@ -86,7 +86,7 @@ def test_a_target_that_brings_its_own(tmp_path: Path) -> None:
     assert "several methods, mtp and dspark: name one" in both["method"][1]
     assert asked("--target", target, "--method", "mtp", "--tokens", 3)["mtp_layers"][0] == "ok"
     assert asked("--target", target, "--method", "dspark")["draft_tokens"][0] == "ok"
-    with pytest.raises(UsageError, match="say what to look at"):
+    with pytest.raises(UsageError, match="nothing to look at"):
         asked("--target", target, "--method", "eagle3")
 
 

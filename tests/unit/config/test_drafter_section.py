@@ -15,7 +15,7 @@ DFLASH = {"method": "dflash", "model": {"path": "/d"}, "num_speculative_tokens":
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"speculative": {"method": "ngram"}}, "say it once, as drafter.method"),
+        ({"speculative": {"method": "ngram"}}, "give it once, as drafter.method"),
         ({"speculative": {"num_speculative_tokens": 3}}, "drafter.num_speculative_tokens"),
         ({"warn_only": ["mask_tokens"]}, "did you mean mask_token?"),
     ],

@@ -47,7 +47,7 @@ def test_patterns(pattern: str, chosen: list[str]) -> None:
         ("nothing*", "has no host or group that matches"),
         ("gpu1:!gpu1", "has no host left"),
         ("gpu[12]", "has no host left"),
-        ("~[", "no regular expression"),
+        ("~[", "not a regular expression"),
         ("gpu1:!gup2", "did you mean gpu2"),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_host_written_twice_stays_a_mistake(racks: Folder) -> None:
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ("[round]", "members.0: a circle: "),
+        ("[round]", "members.0: circular reference: "),
         ("[rack1, nobody]", "no host is named nobody"),
         ("[]", "hosts"),
     ],

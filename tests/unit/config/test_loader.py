@@ -65,12 +65,12 @@ def test_a_profile_may_extend_the_one_that_it_hides(folder: Folder) -> None:
         ({"a": "a"}, "profiles/a.yaml:1:10: extends: no profile is named a"),
         (
             {"a": "b", "b": "a"},
-            "profiles/b.yaml:1:10: extends: a circle: "
+            "profiles/b.yaml:1:10: extends: circular reference: "
             "profiles/a.yaml → profiles/b.yaml → profiles/a.yaml",
         ),
         (
             {"a": "b", "b": "c", "c": "./b.yaml"},
-            "profiles/c.yaml:1:10: extends: a circle: "
+            "profiles/c.yaml:1:10: extends: circular reference: "
             "profiles/a.yaml → profiles/b.yaml → profiles/c.yaml → profiles/b.yaml",
         ),
         (
@@ -183,7 +183,7 @@ def test_hosts_that_name_each_other_are_a_circle(folder: Folder) -> None:
     with pytest.raises(ConfigError) as error:
         folder.load("p")
     assert error.value.why == (
-        "profiles/hosts/b.yaml:2:7: hosts.0.node.node: a circle: "
+        "profiles/hosts/b.yaml:2:7: hosts.0.node.node: circular reference: "
         "profiles/hosts/a.yaml → profiles/hosts/b.yaml → profiles/hosts/a.yaml"
     )
 

@@ -137,7 +137,7 @@ def test_single_underscores_are_noticed(name: str, meant: str | None) -> None:
         ("srv.port=1", "--set srv.port: a profile has no key srv; did you mean serve?"),
         (
             "serve.port.x=1",
-            "--set serve.port.x: serve.port is a plain value, nothing lies below it",
+            "--set serve.port.x: serve.port is a plain value without keys",
         ),
         (
             "hosts.1.root=x",
@@ -151,7 +151,7 @@ def test_single_underscores_are_noticed(name: str, meant: str | None) -> None:
             "fixes.require.0=x",
             "--set fixes.require.0: fixes.require is a list with no items; 0 is not one of them",
         ),
-        ("extends=x", "--set extends: only a file can say what it extends"),
+        ("extends=x", "--set extends: extends can be set in a file only"),
         ("serve.port", "--set serve.port: not PATH=VALUE"),
         ("=1", "--set =1: not PATH=VALUE"),
         ("serve..port=1", "--set serve..port=1: not PATH=VALUE"),
@@ -213,5 +213,5 @@ def test_a_profile_of_the_wrong_kind_is_told_and_not_covered_up(folder: Folder) 
     folder.profile("p", "serve: 5\n")
     with pytest.raises(ConfigError, match=r"p.yaml:2:8: serve: needs a mapping with host, port"):
         folder.load("p")
-    with pytest.raises(UsageError, match="serve is no mapping in the profile"):
+    with pytest.raises(UsageError, match="serve is not a mapping in the profile"):
         folder.load("p", "serve.port=1")

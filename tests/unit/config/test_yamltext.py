@@ -110,7 +110,7 @@ def test_tags_and_keys_that_are_no_text_are_problems_and_reading_goes_on() -> No
     problems: list[Any] = []
     value = parse("a: !x 1\n? [b]\n: 2\nc: 3\n", "t.yaml", problems)
     assert [str(problem) for problem in problems] == [
-        "t.yaml:1:4: the tag !x means nothing here",
+        "t.yaml:1:4: the tag !x is unsupported",
         "t.yaml:2:3: a key must be plain text",
     ]
     assert value.plain()["c"] == 3

@@ -78,8 +78,29 @@ def test_who_builds_code_of_others(ssh_user: str, source: Any, warned: bool) -> 
     hosts = [{"name": "far", "ssh": {"address": "far", "user": ssh_user}}]
     made = profile(hosts=hosts, build={"source": source})
     assert any("runs as root on far" in said for said in exposure.warnings(made)) is warned
-    (build,) = [one for one in exposure.programs(made, playbook()) if "build of" in one.what]
-    assert build.what.endswith(f"as {ssh_user}")
+    found = [one.what for one in exposure.programs(made, playbook())]
+    (build,) = [what for what in found if "build of" in what]
+    if ssh_user == "root" and "release" not in source:
+        assert "as deployctl-build (as root where" in build
+        assert "the server of that vLLM, as root" in found
+    else:
+        assert build.endswith(f"and its server, as {ssh_user}")
+
+
+@pytest.mark.parametrize(
+    ("user", "build", "warned"),
+    [
+        ("root", "and its server, as root", "runs as root on far; a user"),
+        ("builder", "as builder", "runs as root on far when it serves; a user"),
+        (None, "as deployctl-build (as root where", "and in the build where deployctl-build"),
+    ],
+)
+def test_build_user_is_shown(user: str | None, build: str, warned: str) -> None:
+    hosts = [{"name": "far", "ssh": {"address": "far", "user": "root"}}]
+    made = profile(hosts=hosts, build={"source": {"pr": 40898}, "user": user})
+    found = [one.what for one in exposure.programs(made, playbook()) if "build of" in one.what]
+    assert build in found[0]
+    assert any(warned in said for said in exposure.warnings(made))
 
 
 def test_a_container_is_entered_as_root() -> None:

@@ -32,7 +32,7 @@ def inventory() -> dict[str, Any]:
                     "a2": release("e2", 2.0),
                     "a3": release("e3", None),
                     "a4": release("e4", 4.0),
-                    "a5": release("e5", 5.0, "build-e5", "/root/wheels/w5/x.whl"),
+                    "a5": release("e5", 5.0, "build-e5", "/root/wheels/w5/x.whl", "used-cache"),
                     "failed": release("e6"),
                 },
             },
@@ -46,6 +46,7 @@ def inventory() -> dict[str, Any]:
         "environments": {f"e{n}": {"bytes": 10} for n in range(1, 10)},
         "models": {"target-e1": {"bytes": 1}, "target-e5": {"bytes": 1}},
         "wheels": {"w5": {"bytes": 1}, "w0": {"bytes": 1}},
+        "caches": {"used-cache": {"bytes": 1}, "old-cache": {"bytes": 1}},
         "jobs": {
             "build-e5": {"bytes": 1, "state": "done", "label": {"key": "e5"}},
             "build-e0": {"bytes": 1, "state": "failed", "label": {"key": "e0"}},
@@ -106,3 +107,11 @@ def test_both_slots_of_a_profile_are_collected() -> None:
     found["profiles"]["b.blue"] = found["profiles"].pop("b")
     gone = {(one.profile, one.name) for one in doomed(found, "b", 0) if one.kind == "releases"}
     assert gone == {("b.blue", "b0")}
+
+
+def test_caches_of_a_source_go_with_its_last_release() -> None:
+    found = inventory()
+    caches = {one.name for one in doomed(found, "a", 9) if one.kind == "caches"}
+    assert caches == {"old-cache"}
+    found["jobs"]["build-e9"] = {"bytes": 1, "state": "running", "label": {"cache": "old-cache"}}
+    assert not [one for one in doomed(found, "a", 9) if one.kind == "caches"]

@@ -107,7 +107,7 @@ def test_an_unknown_answer_is_told_with_its_reason() -> None:
 
 
 def test_an_answer_that_was_never_asked_for_is_unknown_not_a_crash() -> None:
-    with pytest.raises(Unanswered, match="it was not asked"):
+    with pytest.raises(Unanswered, match="it was not checked"):
         Answers({})["source"]
 
 

@@ -244,7 +244,7 @@ def test_lines_after_an_entry_whose_end_was_removed_stay(entry: Entry) -> None:
 
 def test_a_name_that_no_file_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match="is no entry's name"):
+    with pytest.raises(UsageError, match="is not an entry name"):
         entries.load(entries.file_of("x" * 5000))
 
 

@@ -82,14 +82,14 @@ def test_a_zone_of_the_table() -> None:
     assert "next 2026-12-02 04:00 JST" in remark
     assert remarks(text, cronie=None) == [remark]
     assert remarks(text, cronie=False) == [], "Vixie's cron hands it on and takes no notice"
-    assert "no known time zone" in remarks("CRON_TZ=Nowhere/At_all\n", cronie=True)[0]
-    assert "no known time zone" in remarks("CRON_TZ=../../etc/passwd\n", cronie=True)[0]
+    assert "not a known time zone" in remarks("CRON_TZ=Nowhere/At_all\n", cronie=True)[0]
+    assert "not a known time zone" in remarks("CRON_TZ=../../etc/passwd\n", cronie=True)[0]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('MAILTO=""\n', "mails nobody"),
+        ('MAILTO=""\n', "mails no failures"),
         ("SHELL=/usr/bin/fish\n", "SHELL=/usr/bin/fish"),
         ("SHELL=/usr/sbin/nologin\n", "SHELL=/usr/sbin/nologin"),
         ("5 5 * * * deployctl up -p /etc/toy.yaml\n", "runs the same profile"),

@@ -113,7 +113,7 @@ class TestQueues:
         piled = [{"id": 0, "call": 0, "event": {"text": "x" * 100}}] * 200
         with scripted(answering(*piled)) as session:
             stream = session.stream("jobs.follow", id="x")
-            with pytest.raises(ConnectionLost, match="more than can be taken up"):
+            with pytest.raises(ConnectionLost, match="more than can be processed"):
                 stream.result()
 
     def test_events_that_are_taken_up_do_not(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,13 +26,13 @@ def run_of(outcome: str, *steps: str, **host: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (("build", "launch", "ready"), "unchanged: what serves is what was asked for"),
-        (("build", "launch-"), "unchanged: all that was asked for is on the host"),
+        (("build", "launch", "ready"), "unchanged: the requested release serves"),
+        (("build", "launch-"), "unchanged: everything requested is on the host"),
         (("down",), "unchanged: nothing of the profile runs"),
-        (("verify",), "unchanged: all that was asked for is on the host"),
-        (("preflight", "build", "verify", "fetch", "drafter"), "unchanged: all that was asked"),
+        (("verify",), "unchanged: everything requested is on the host"),
+        (("preflight", "build", "verify", "fetch", "drafter"), "unchanged: everything requested"),
         (("clean",), "unchanged: nothing had to be cleaned"),
-        (("smoke", "acceptance"), "unchanged: the gates were passed before"),
+        (("smoke", "acceptance"), "unchanged: the gates passed before"),
     ],
 )
 def test_unchanged_claims_no_server_that_was_not_asked_about(
@@ -61,12 +61,12 @@ def test_unchanged_claims_no_server_that_was_not_asked_about(
         (
             ("launch", "ready", "smoke-", "acceptance-"),
             {},
-            "deployed: the new release serves and no gate was asked",
+            "deployed: the new release serves and no gate ran",
         ),
         (
             ("launch", "ready", "acceptance"),
             {"previous": "3f5be4e74275"},
-            "deployed: the same release serves, started anew, and has passed acceptance",
+            "deployed: the same release serves, restarted, and has passed acceptance",
         ),
     ],
 )

@@ -112,8 +112,8 @@ def test_what_a_person_must_act_on_is_on_the_page() -> None:
     for step in gates:
         step["evidence"]["drafter_config"] = config
     text = Outline(page(made)).text
-    assert "without service for 61.5 s, in 2 gaps: 20.0, 41.5 s, and still without" in text
-    assert "The way back failed: the port is held" in text and "Next: end 7" in text
+    assert "without service for 61.5 s, in 2 gaps: 20.0, 41.5 s, still down" in text
+    assert "Rollback failed: the port is held" in text and "Next: end 7" in text
     assert gates and text.count("DRIFTED: /x/config.json is not what the server") == 1
 
 

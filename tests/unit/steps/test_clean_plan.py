@@ -184,9 +184,9 @@ def test_a_shared_box_in_words() -> None:
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
-        ({}, "held by nobody visible: the driver keeps it, see deployctl clean --reset"),
-        ({"contained": "lxc"}, "held by nobody visible from here: look on the node"),
-        ({"hidden": "hidepid"}, "held by somebody who cannot be seen: hidepid"),
+        ({}, "held by no visible process: the driver keeps it, see deployctl clean --reset"),
+        ({"contained": "lxc"}, "held by no process visible here: look on the node"),
+        ({"hidden": "hidepid"}, "held by a process that is not visible: hidepid"),
         (
             {
                 "unreadable_count": 7,
@@ -333,7 +333,7 @@ def test_where_a_process_is_stuck() -> None:
     assert clearing.where_stuck({"pid": 77637, "stuck": [thread]}) == (
         "PID 77637: R in uvm_spin_loop < uvm_tracker_wait < uvm_api_map_external_allocation"
     )
-    assert clearing.where_stuck({"pid": 7}) == "PID 7: where is not told"
+    assert clearing.where_stuck({"pid": 7}) == "PID 7: location unknown"
 
 
 # -- GPUs that share the machine's memory, and people who draw ------------------------------------

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deployctl.config.build import BuildSettings
+from deployctl.config.build import BuildSettings, SourceSettings
 from deployctl.config.profile import Profile
 from deployctl.steps.build import BuildStep, environment_key, sealed
-from deployctl.steps.builds.environments import damage_before, wheel_key
+from deployctl.steps.builds.environments import cache, damage_before, wheel_key
 from deployctl.steps.interface import Answers, Deployment, Unanswered, Unknown
 from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.fixes.registry import by_name
@@ -45,6 +45,7 @@ def answers(**changes: Any) -> Answers:
         "tools": TOOLS,
         "source": {"identity": COMMIT, "commit": COMMIT, "ref": "refs/heads/main"},
         "releases": {"environments": {}, "broken": {}},
+        "build_user": {"user": None, "agent": "root", "why": "build.user is root"},
         **changes,
     }
     return Answers(values)
@@ -86,7 +87,8 @@ def test_a_build_after_damage_says_what_was_damaged() -> None:
     found = {"environments": {key(): None}, "broken": {key(): ["x.py is missing"]}}
     (change,) = BuildStep().plan(wanted(), answers(releases=found)).changes
     assert change.new == f"{key()}-2"
-    assert change.why == "the one before was damaged: x.py is missing"
+    built = "built as root: build.user is root"
+    assert change.why == f"the one before was damaged: x.py is missing; {built}"
 
 
 def test_how_it_is_built_does_not_name_it() -> None:
@@ -169,3 +171,25 @@ def test_plans() -> None:
 def test_a_forced_strategy_needs_a_repository() -> None:
     status, _ = plans(None, source={"release": "0.33.0"}, strategy="patch")
     assert status == "blocked"
+
+
+def test_as_whom_it_is_built() -> None:
+    made = wanted(source={"ref": "main"})
+    named = {"build_user": {"user": "deployctl-build", "agent": "root", "why": ""}}
+    assert BuildStep().plan(made, answers(**named)).changes[0].why.endswith("as deployctl-build")
+    told = BuildStep().plan(made, answers()).changes[0].why
+    assert told.endswith("; built as root: build.user is root")
+    refused = Unknown("not-confined", "a build cannot run as b: the agent is not root")
+    plan = BuildStep().plan(made, answers(build_user=refused))
+    assert (plan.status, plan.reason.split(";")[0]) == ("blocked", refused.reason)
+    released = BuildStep().questions(wanted(source={"release": "0.33.0"}))
+    assert "build_user" not in [question.key for question in released]
+    for build in ({"source": {"release": "0.33.0"}, "user": "b"}, {"source": {"path": "/x"}}):
+        asked = {q.key: q.args for q in BuildStep().questions(wanted(**build))}
+        assert asked["build_user"] == {"user": build.get("user")}
+
+
+def test_the_user_is_no_part_of_what_is_built() -> None:
+    assert key(source={"ref": "main"}, user="a") == key(source={"ref": "main"})
+    caches = {cache(SourceSettings(**source)) for source in ({"pr": 1}, {"pr": 2}, {"ref": "main"})}
+    assert len(caches) == 3

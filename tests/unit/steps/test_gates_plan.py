@@ -60,8 +60,8 @@ class TestBothGates:
             ({"verdict": "unknown"}, "has not passed"),
             ({"asked": "something else"}, "changed"),
             ({"state": "failed"}, "does not run"),
-            ({"process": {"pid": 10, "start": 98}}, "was never asked"),
-            ({"process": None}, "was never asked"),
+            ({"process": {"pid": 10, "start": 98}}, "did not run"),
+            ({"process": None}, "did not run"),
         ],
     )
     def test_checked_again(self, step: Any, given: dict[str, Any], why: str) -> None:

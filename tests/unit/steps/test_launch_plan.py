@@ -48,7 +48,7 @@ def wanted_release(wanted: Deployment) -> str:
         ("running", False, {}, "change", ""),
         ("running", True, {}, "unchanged", ""),
         ("starting", True, {}, "unchanged", ""),
-        ("running", True, {"supervised": False}, "change", "nobody supervises it"),
+        ("running", True, {"supervised": False}, "change", "it is not supervised"),
     ],
 )
 def test_launch(state: str, same: bool, more: dict[str, Any], status: str, why: str) -> None:

@@ -121,7 +121,7 @@ def test_a_port_is_ours_or_its_holder_is_named() -> None:
     both = {**port, "holders": [HOLDER, {**HOLDER, "pid": 8, "parent": 7}]}
     assert plan(wanted(), port=both, unit=unit).status == "unchanged", "a child of a moment ago"
     nobody = {"listening": True, "holders": [], "unknown": "tables of 3 processes"}
-    assert "nobody visible: tables of 3 processes" in plan(wanted(), port=nobody).reason
+    assert "no visible process: tables of 3 processes" in plan(wanted(), port=nobody).reason
 
 
 def test_a_port_that_an_outgoing_connection_may_hold_at_a_start() -> None:

@@ -371,7 +371,7 @@ def test_a_count_of_a_request_that_is_no_count_is_none() -> None:
     ["foo", "", "http://", "ftp://a", "http://[::1", "http://a:99999", "http://a:0", "http://a:b"],
 )
 def test_what_is_no_url(url: str) -> None:
-    with pytest.raises(UsageError, match="no server's URL"):
+    with pytest.raises(UsageError, match="not a server URL"):
         Client(url)
 
 

@@ -134,7 +134,7 @@ def test_changes_of_a_whole_config() -> None:
 
 def test_a_key_that_is_wanted_twice_with_two_values_is_refused() -> None:
     text = '{"dflash_config": {"block_size": 8}}'
-    with pytest.raises(DrafterConfigError, match="say it once"):
+    with pytest.raises(DrafterConfigError, match="give it once"):
         desired(text, {"block_size": 4, "dflash_config": {"block_size": 5}})
     made = desired(text, {"block_size": 4, "dflash_config": {"block_size": 4}})
     assert [change.key for change in made.changed] == ["dflash_config.block_size"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from deployctl.vllm.builds import recipes
-from deployctl.vllm.builds.recipes import Origin, Wish
+from deployctl.vllm.builds.recipes import Confinement, Origin, Wish
 from deployctl.vllm.builds.strategies import compile_environment
 
 WISH = Wish(key="k", python="3.12", target="cuda", torch_backend="cu130")
@@ -120,3 +120,39 @@ def test_settings_of_the_build_win() -> None:
     wish = replace(WISH, env={"MAX_JOBS": "1"})
     steps = recipes.build(wish, "uv", ORIGIN, "w", {}, {"MAX_JOBS": "8"}, "@/log")
     assert steps[1]["env"]["MAX_JOBS"] == "1"
+
+
+CONFINED = replace(WISH, confinement=Confinement("builder", "cache", ["/data/m"], ["/opt/cuda"]))
+
+
+def test_code_of_others_is_confined() -> None:
+    steps = recipes.build(CONFINED, "uv", ORIGIN, "w", {}, compile_environment("cpu", {}, 1), "@/l")
+    confined = [step for step in steps if step["argv"][:3] == ["@agent", "chore", "confined"]]
+    assert [step["phase"] for step in confined] == ["compiling", "installing"]
+    assert {step["lock"] for step in confined} == {"@/builds/confined.lock"}
+    for step in confined:
+        split = step["argv"].index("--")
+        places = ["builder", "@/builds/k", "@/environments/k", "@/caches/cache", "@", "/data/m"]
+        assert step["argv"][3:split][: len(places) + 2] == [*places, "+", "/opt/cuda"]
+        assert step["argv"][split + 1] == "uv"
+        assert step["env"]["UV_CACHE_DIR"] == "@/caches/cache/uv"
+        assert step["env"]["HOME"] == "@/builds/k/home"
+    assert confined[0]["env"]["FETCHCONTENT_BASE_DIR"] == "@/caches/cache/dependencies"
+    # The interpreter is there before its code is built: uv of another user would bring its own.
+    phases = [step["phase"] for step in steps]
+    assert phases.index("creating") < phases.index("compiling")
+    assert [step["argv"][0] for step in steps if step["argv"][0] == "uv"] == ["uv"]
+
+
+def test_settings_of_a_confined_build_win() -> None:
+    wish = replace(CONFINED, env={"UV_CACHE_DIR": "/srv/uv"})
+    (install,) = recipes.install(wish, "uv", ["vllm"])
+    assert install["env"]["UV_CACHE_DIR"] == "/srv/uv"
+
+
+def test_a_linked_copy_with_offered_wheels_names_its_interpreter_and_them() -> None:
+    wish = replace(WISH, base="/root/ml-env", wheels=("torch==2.13.0",))
+    steps = recipes.build(wish, "uv", ORIGIN, "w", {}, {}, "@/log")
+    build = next(s for s in steps if s["argv"][:2] == ["uv", "build"])["argv"]
+    assert build[build.index("--python") + 1] == "@/environments/k/bin/python"
+    assert build[build.index("--find-links") + 1] == "@/builds/k/offered"

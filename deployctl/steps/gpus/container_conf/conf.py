@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 MOST_INCLUDES = 40
 LONGEST_LINE = 8192
-"""Characters; nobody's configuration has longer lines, and patterns need not be tried on them."""
+"""Characters; no real configuration has longer lines, and patterns need not be tried on them."""
 MOST_DEVICES = 256
 """Proxmox's `dev0` to `dev255`."""
 _SECTION = re.compile(r"\[(pve:pending|[a-z][a-z0-9_\-]+)\]\s*", re.IGNORECASE)

@@ -82,7 +82,7 @@ class Program:
         return partly or Answer(self.default, None)
 
     def stale(self, majors: Iterable[int]) -> list[Rule]:
-        """Rules that allow a dynamic major which is none of `majors`: perhaps of another boot."""
+        """Rules that allow a dynamic major which is not in `majors`: perhaps of another boot."""
         known = set(majors)
         return [
             rule

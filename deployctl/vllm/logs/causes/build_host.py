@@ -32,7 +32,7 @@ CAUSES: tuple[Cause, ...] = (
         r"|exit(?:ed with)? (?:code|status):? ?(?:130|143)\b|returned non-zero exit status -?15\b"
         r"|died with <signals\.sig(?:int|term)|^\s{0,40}terminated$|timeout: sending signal",
         "the build was stopped from outside",
-        "run again: the work is taken up",
+        "retry: the work continues",
     ),
     build(
         "out-of-memory",

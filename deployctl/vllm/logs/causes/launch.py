@@ -1,4 +1,4 @@
-"""Ports, permissions, processes that die without a word, and containers that do not start."""
+"""Ports, permissions, processes that die silently, and containers that do not start."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ CAUSES: tuple[Cause, ...] = (
         "vLLM, Ray",
         r"(?:Worker proc|Engine core proc) \S{1,60} died unexpectedly|Worker \S{1,60} pid \d+ died"
         r"|A worker died or was killed while executing a task|Worker unexpectedly exits",
-        "a process of the server ended without a word of its own: it was most likely killed, "
-        "or crashed",
+        "a process of the server ended without an error message: it was most likely killed, or "
+        "crashed",
         "look at dmesg on the node for an out-of-memory kill or an Xid",
         on="line",
     ),

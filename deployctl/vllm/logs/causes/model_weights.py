@@ -35,7 +35,7 @@ CAUSES: tuple[Cause, ...] = (
         r"|input_size_per_partition ?= ?(?P<what>\d+).{0,80}is not divisible by"
         r"|The (?:input|output)_size .{0,40}= ?(?P<other>\d+) is not divisible by .{0,60}"
         r"|weights? (?:quantization )?block_[nk] ?= ?(?P<by>\d+)",
-        "the quantised weights cannot be divided among so many GPUs",
+        "the quantised weights cannot be divided among these GPUs",
         "lower serve.tensor_parallel_size; for a mixture of experts set "
         "enable-expert-parallel: true in serve.args",
     ),
