@@ -20,14 +20,17 @@ def internal(place: str, error: Exception) -> InternalError:
 
 
 def kept(error: Exception) -> str:
-    """Write an error's traceback to a file of its own; the file's path."""
-    with tempfile.NamedTemporaryFile(
-        "w",
-        prefix="deployctl-",
-        suffix=".traceback",
-        delete=False,
-        encoding="utf-8",
-        errors="backslashreplace",
-    ) as file:
-        file.write(redaction.text("".join(traceback.format_exception(error))))
+    """Write an error's traceback to a file of its own; the file's path, or why there is none."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w",
+            prefix="deployctl-",
+            suffix=".traceback",
+            delete=False,
+            encoding="utf-8",
+            errors="backslashreplace",
+        ) as file:
+            file.write(redaction.text("".join(traceback.format_exception(error))))
+    except OSError as refused:
+        return f"no file ({refused})"
     return file.name

@@ -87,12 +87,14 @@ def perform(
     )
     check_skip(skip, chosen)
     from deployctl import redaction
+    from deployctl.config.secret_values import hook_values
     from deployctl.engine.inspect import exposure
     from deployctl.engine.run.options import Options
     from deployctl.report.document import report as render
     from deployctl.steps import registry
     from deployctl.steps.interface import SERVER
 
+    redaction.hide(hook_values(chosen, os.environ))
     if registry.makers(SERVER) & {item.step for item in chosen.steps}:
         for said in exposure.warnings(profile):
             output.warn(said)

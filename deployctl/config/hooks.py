@@ -13,14 +13,16 @@ from deployctl.config.serve import SecretSettings
 class HookSettings(Settings):
     """A command that gets the report so far as JSON on its standard input.
 
-    No shell is involved: `run` is its argv. It sees DEPLOYCTL_HOOK_RUN, …_PROFILE, …_HOST, …_STEP
-    and …_WHEN in its environment.
+    No shell is involved: `run` is its argv. Its environment has paths, locale and proxies,
+    DEPLOYCTL_HOOK_RUN, …_PROFILE, …_HOST, …_STEP and …_WHEN, and what `env` names.
     """
 
     run: list[str] = Field(min_length=1)
     """The program and its arguments, one item each."""
     where: Literal["here", "host"] = "here"
     """Where deployctl runs, or on the host that is worked on."""
+    env: list[str] = []
+    """Further variables of deployctl's environment that it is given, by name."""
     timeout: Duration = 60.0
     """It is ended after this, and has failed."""
     required: bool = True

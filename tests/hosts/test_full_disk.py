@@ -8,12 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deployctl.errors import HostError, RemoteError
+from deployctl import bugs
+from deployctl.engine.schedule import entries, scheduled_run
+from deployctl.engine.schedule.entries import Entry
+from deployctl.errors import DeployError, HostError, RemoteError
 from deployctl.hosts.bundle import bundle
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
@@ -122,6 +126,37 @@ def test_a_server_whose_disk_takes_no_writing_is_stopped(
         assert blind.call("jobs.state", id="done")["state"] == "done"
         assert blind.call("units.stop", name="toy", grace=1)["left"] == []
         assert not is_alive(begun["pid"])
+
+
+def test_nothing_is_scheduled_where_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = Entry(
+        name="nightly",
+        at="0 4 * * *",
+        profile="/p.yaml",
+        playbook="up",
+        command=(),
+        options=(),
+        environment={},
+        directory="/",
+        log="/l",
+    )
+    with small_disk(tmp_path / "small") as disk:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(disk))
+        with entries.saving(entry):
+            pass
+        fill(disk)
+        longer = replace(entry, at="0 5 * * *" * 9999)
+        with pytest.raises(DeployError, match="nothing is scheduled"), entries.saving(longer):
+            pytest.fail("it could not be written")
+        with pytest.raises(DeployError, match="log of the scheduled run nightly"):
+            scheduled_run.carry_out(replace(entry, log=str(disk / "logs/nightly.log")))
+        monkeypatch.setattr("tempfile.tempdir", str(disk))
+        assert "No space left" in bugs.kept(ValueError("a bug"))
+        assert [found.at for found in entries.entries()] == [entry.at]
+        kept = [path.name for path in entries.folder().iterdir()]
+        assert kept == ["nightly.json"]
 
 
 def test_an_agent_that_finds_no_room_takes_none(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from . import programs
+from . import inheritance, programs
 from .interface import AgentError, Call
 
 KEPT = 4000
@@ -24,7 +24,8 @@ def run(
     if program is None:
         raise AgentError("not-found", "there is no program %s on this host" % argv[0])
     try:
-        answer = programs.ask(call, [program, *argv[1:]], timeout, env, text)
+        allowed = inheritance.BUILD
+        answer = programs.ask(call, [program, *argv[1:]], timeout, env, text, allowed=allowed)
     except OSError as error:
         raise AgentError("not-started", "%s cannot be started: %s" % (program, error)) from error
     return {

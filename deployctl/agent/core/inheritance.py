@@ -17,7 +17,12 @@ BUILD = re.compile(
 """A build may use the host's indexes, caches and compilers; its code is the source's."""
 FETCH = re.compile(BUILD.pattern + r"|^SSH_AUTH_SOCK$")
 """git, which runs no code of what it fetches, may use the keys of an agent."""
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?)(_ID)?$", re.I)
+_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?|WEBHOOK)(_ID)?$", re.I)
+
+
+def names_secret(name: str) -> bool:
+    """Whether a variable is named like a secret."""
+    return _SECRET.search(name) is not None
 
 
 def kept(environment: Mapping[str, str], allowed: "re.Pattern[str]") -> Dict[str, str]:
@@ -25,5 +30,5 @@ def kept(environment: Mapping[str, str], allowed: "re.Pattern[str]") -> Dict[str
     return {
         name: value
         for name, value in environment.items()
-        if allowed.match(name) and not _SECRET.search(name)
+        if allowed.match(name) and not names_secret(name)
     }

@@ -85,8 +85,9 @@ def variables(profile: Profile, playbook: Playbook) -> Iterator[Variable]:
     for number, told in enumerate(profile.notify):
         yield Variable(told.webhook.env, "the URL that it holds", f"notify.{number}.webhook")
     for named_by, hook in _hooks(playbook):
-        if hook.where == "here":
-            yield Variable("every variable", f"the program {hook.run[0]}, here", named_by)
+        to = f"the program {hook.run[0]}, {'here' if hook.where == 'here' else hosts}"
+        for name in hook.env:
+            yield Variable(name, to, named_by)
 
 
 def warnings(profile: Profile) -> Iterator[str]:

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
 from deployctl import cancel
+from deployctl.agent.core import inheritance
 from deployctl.config.hooks import HookSettings
 from deployctl.config.playbook import Playbook
 from deployctl.engine.run.record import RunRecord, StepRecord, outcome
@@ -95,6 +96,7 @@ class Hooks:
             "DEPLOYCTL_HOOK_STEP": step,
             "DEPLOYCTL_HOOK_WHEN": when,
         }
+        extra |= {name: os.environ[name] for name in hook.env if name in os.environ}
         said = (
             _here(hook, text, extra) if hook.where == "here" else _there(hook, text, extra, session)
         )
@@ -128,7 +130,7 @@ def _here(hook: HookSettings, text: str, extra: Mapping[str, str]) -> dict[str, 
                 stdin=given,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, **extra},
+                env={**inheritance.kept(os.environ, inheritance.BUILD), **extra},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

@@ -66,6 +66,10 @@ def static(
         yield Check("secrets", "failed", say, f"write a line {name}=… into {there}")
     hooks = [h for item in playbook.steps for h in (*item.before, *item.after)]
     for hook in (*hooks, *playbook.after):
+        for name in hook.env:
+            if name not in environ:
+                say = f"hook {hook.run[0]} is given {name}, which a scheduled run does not have"
+                yield Check("hooks", "warning", say, "write it into the file of --secrets-file")
         if hook.where == "here" and not shutil.which(hook.run[0], path=environ["PATH"]):
             say = f"hook {hook.run[0]} is not found on {environ['PATH']}"
             yield Check("hooks", "failed", say, "write its absolute path")

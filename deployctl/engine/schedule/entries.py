@@ -102,7 +102,7 @@ def saving(entry: Entry) -> Iterator[None]:
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary.write_text(json.dumps(asdict(entry), indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise _unwritten(path, error) from error

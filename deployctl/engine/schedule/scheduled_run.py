@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from deployctl.engine.schedule.entries import Entry
-from deployctl.errors import LockHeld, UsageError
+from deployctl.errors import DeployError, LockHeld, UsageError
 
 DONE = 0
 SKIPPED = LockHeld.exit_code
@@ -59,12 +59,22 @@ def secrets(entry: Entry) -> dict[str, str]:
 
 def carry_out(entry: Entry) -> tuple[int, str]:
     """Run it; its exit code, and what to print: nothing when all is well, so that cron mails only
-    what is wrong."""
-    log = Path(entry.log)
-    log.parent.mkdir(parents=True, exist_ok=True)
+    what is wrong. Raises DeployError where its log cannot be written: then it does not run."""
+    try:
+        return _carried_out(entry, Path(entry.log))
+    except OSError as error:
+        raise DeployError(
+            f"the log of the scheduled run {entry.name} cannot be written",
+            str(error),
+            f"make room for {entry.log}, and let this user write to it",
+        ) from error
+
+
+def _carried_out(entry: Entry, log: Path) -> tuple[int, str]:
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     turn_over(log)
     began = datetime.now(UTC)
-    with log.open("ab") as file:
+    with open(log, "ab", opener=_private) as file:
         file.write(f"== {began:%Y-%m-%dT%H:%M:%SZ} {' '.join(entry.argv)}\n".encode())
         file.flush()
         start = file.tell()
@@ -80,6 +90,10 @@ def carry_out(entry: Entry) -> tuple[int, str]:
     if code == SKIPPED:
         words = f"skipped {skips} times in a row, another run holds the lock"
     return code, f"scheduled run {entry.name}: {words}\n{tail}(the whole log: {log})"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def skipped(log: Path) -> int:

@@ -1,15 +1,18 @@
-"""Canary secrets through a whole life: a run, hooks, a failure, questions, the end. A server that
-prints them leaves them nowhere, on either side."""
+"""Canary secrets through a whole life: a run, hooks, a scheduled run that fails, questions, the
+end. A server that prints them leaves them nowhere, on either side."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from deployctl.engine.schedule import entries, scheduled_run
+from deployctl.engine.schedule.entries import Entry
 from tests.hosts.served.host import LIMIT, ServedHost
 
 CANARY = "canary-9c41"
@@ -22,9 +25,10 @@ TELLS = "serve.env.STAND_IN_TELLS=HF_TOKEN VLLM_API_KEY"
 
 
 @pytest.fixture
-def secretive(served: ServedHost, monkeypatch: pytest.MonkeyPatch) -> ServedHost:
+def secretive(served: ServedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ServedHost:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     profile = yaml.safe_load(served.profile_file.read_text("utf-8"))
     profile["serve"] |= {
         "secrets": {"HF_TOKEN": {"env": "MY_TOKEN"}},
@@ -45,6 +49,30 @@ def deployctl(served: ServedHost, *argv: str) -> tuple[int, str]:
         timeout=LIMIT,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def scheduled(served: ServedHost, playbook: str, tmp_path: Path) -> tuple[int, str]:
+    """A scheduled run whose server does not start, with its secrets from a file: its exit code,
+    and what cron would mail."""
+    secrets = tmp_path / "secrets"
+    secrets.touch(0o600)
+    secrets.write_text("".join(f"{name}={value}\n" for name, value in SECRETS.items()))
+    environment = {n: v for n, v in served.environment().items() if n not in SECRETS}
+    entry = Entry(
+        name="canaries",
+        at="0 4 * * *",
+        profile=str(served.profile_file),
+        playbook=playbook,
+        command=(sys.executable, "-m", "deployctl"),
+        options=("--set", TELLS, "--set", "serve.env.STAND_IN_FAULT=start"),
+        environment=environment,
+        directory="/",
+        log=str(tmp_path / "logs/canaries.log"),
+        secrets_file=str(secrets),
+    )
+    with entries.saving(entry):
+        pass
+    return scheduled_run.carry_out(entry)
 
 
 def in_files(*folders: Path) -> Iterator[Path]:
@@ -94,9 +122,10 @@ def test_they_are_found_nowhere(secretive: ServedHost, tmp_path: Path) -> None:
     assert list(in_files(served.root, served.state)) == [kept]
     assert kept.stat().st_mode & 0o777 == 0o600
 
-    code, said = deployctl(served, "up", "--set", TELLS, "--set", "serve.env.STAND_IN_FAULT=start")
+    code, said = scheduled(served, str(playbook), tmp_path)
     told.append(said)
     assert code == 10, said
+    assert list(in_files(entries.folder())) == []
     for question in (
         ("status",),
         ("status", "--json"),
@@ -109,8 +138,10 @@ def test_they_are_found_nowhere(secretive: ServedHost, tmp_path: Path) -> None:
     told.append(said)
     assert code == 0, said
     assert [text for text in told if CANARY in text] == []
-    assert list(in_files(served.root, served.state)) == []
+    assert list(in_files(served.root, served.state, tmp_path / "logs")) == []
     assert list(in_processes(None)) == []
     assert not kept.exists()
+    for name, mode in (("logs/canaries.log", 0o600), ("logs", 0o700)):
+        assert (tmp_path / name).stat().st_mode & 0o777 == mode
     for path in served.state.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0 or path.name == "deployctl", path

@@ -34,16 +34,19 @@ def playbook(**given: Any) -> Playbook:
 
 
 def test_hooks_with_their_place_and_what_they_see() -> None:
-    hooks = [{"run": ["/bin/warm", "a b"]}, {"run": ["warm"], "where": "host"}]
+    hooks = [
+        {"run": ["/bin/warm", "a b"], "env": ["MINE", "OTHER"]},
+        {"run": ["warm"], "where": "host", "env": ["MINE"]},
+    ]
     found = exposure.document(
         profile(), playbook(steps=[{"step": "launch", "before": hooks}], after=[{"run": ["tell"]}])
     )
     told = {(one["where"], one["what"]) for one in found["programs"]}
     assert {("here", "/bin/warm 'a b'"), ("here", "warm"), ("here", "tell")} <= told
-    # The host is named `here`; of the controller's hooks alone all variables are told.
-    assert [one["to"] for one in found["variables"]] == [
-        "the program /bin/warm, here",
-        "the program tell, here",
+    assert [(one["name"], one["to"]) for one in found["variables"]] == [
+        ("MINE", "the program /bin/warm, here"),
+        ("OTHER", "the program /bin/warm, here"),
+        ("MINE", "the program warm, here"),
     ]
 
 
@@ -187,6 +190,8 @@ def test_profile_show_marks_code_and_what_leaves(tmp_path: Path) -> None:
     shown = as_yaml(load_profile(str(path), environ={})).splitlines()
     assert any("env: MINE" in line and "goes to the host" in line for line in shown)
     assert any("ref: dflash" in line and "code of it runs" in line for line in shown)
+    # It is pinned as it ships; a branch in place of the commit is refused.
     trusting = ["serve.args.trust-remote-code=true"]
-    with pytest.raises(ConfigError, match=r"drafter\.model\.repo"):
-        load_profile(str(path), sets=trusting, environ={})
+    load_profile(str(path), sets=trusting, environ={})
+    with pytest.raises(ConfigError, match=r"drafter\.model\.revision"):
+        load_profile(str(path), sets=[*trusting, "drafter.model.revision=main"], environ={})

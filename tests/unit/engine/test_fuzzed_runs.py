@@ -1,0 +1,140 @@
+"""Whole runs of `plan` and `up` with an agent that sends what no agent sends: ten thousand
+messages, and each run ends, as exit code 4 where it was not understood."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployctl.config.loader import load_playbook
+from deployctl.config.playbook import Playbook
+from deployctl.config.profile import Profile
+from deployctl.engine.run import connect, coordinator, plan
+from deployctl.engine.run.options import Options
+from deployctl.errors import HostError
+from deployctl.hosts.local import LocalTransport
+from deployctl.hosts.session import Call, Session
+from deployctl.steps import registry
+from deployctl.steps.interface import Deployment
+from tests.unit.hosts.scripted_agent import HASTY, Message, ScriptedHost
+from tests.unit.hosts.test_fuzzed_agent import ODD, Fuzz, _places
+
+RUNS = 200
+EACH = 50
+"""Messages of a run: RUNS and EACH make ten thousand."""
+HURRIED = replace(HASTY, start=0.2, ping=0.02, answer=0.05)
+PROFILE = Profile.model_validate(
+    {
+        "name": "fuzzed",
+        "hosts": [{"name": "liar", "local": True}],
+        "model": {"path": "/nowhere", "served_name": "m"},
+        "build": {"source": {"release": "0.33.0"}},
+        "serve": {"port": 1},
+    }
+)
+WRITES = {"releases.lock": {"held": True}, "releases.record": {"recorded": True, "time": 1.0}}
+Answered = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def playbook() -> Playbook:
+    return load_playbook("up", registry.options())
+
+
+@pytest.fixture(scope="module")
+def answered(playbook: Playbook, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+    """What a real agent of an empty host answers, by operation."""
+    root = tmp_path_factory.mktemp("root")
+    steps = [registry.steps()[item.step] for item in playbook.steps]
+    asked = plan.questions(steps, Deployment(PROFILE, PROFILE.hosts[0]))
+    found: Answered = {}
+    with Session(LocalTransport("real"), root=str(root)) as session:
+        for question in asked.values():
+            (answer,) = session.ask([Call(question.op, question.args)])
+            failed = isinstance(answer, HostError)
+            found[question.op] = (
+                {"error": {"kind": "k", "message": str(answer), "detail": None}}
+                if failed
+                else {"value": answer}
+            )
+    return {**found, **{op: {"value": value} for op, value in WRITES.items()}}
+
+
+class Liar:
+    """Answers as the real agent did, but for what `how` makes of it."""
+
+    def __init__(self, answered: Answered, seed: int, how: str) -> None:
+        self._answered = answered
+        self._how = how
+        self._random = random.Random(seed)
+        self._fuzz = Fuzz(seed)
+
+    def script(self, message: Message) -> Iterable[Message | bytes]:
+        if "calls" not in message:
+            return
+        if self._how == "noise":
+            for _ in range(EACH):
+                yield self._fuzz.message(message["id"])
+            return
+        results = [self._result(call["op"]) for call in message["calls"]]
+        whole = {"id": message["id"], "results": results}
+        for _ in range(EACH - 1):
+            yield {"id": message["id"], "call": 0, "event": self._random.choice(({}, {"x": 1}))}
+        places = list(_places(results))
+        for _ in range(self._random.randrange(1, 4)):
+            holder, key = self._random.choice(places)
+            if isinstance(holder, dict) and self._random.random() < 0.3:
+                holder.pop(key, None)
+            elif isinstance(holder, dict) or key < len(holder):
+                holder[key] = self._random.choice(ODD)
+        yield whole
+
+    def _result(self, op: str) -> dict[str, Any]:
+        missing = {"error": {"kind": "no-such-operation", "message": op, "detail": None}}
+        found: dict[str, Any] = json.loads(json.dumps(self._answered.get(op, missing)))
+        return found
+
+
+@pytest.fixture(params=["plan", "up"])
+def command(
+    request: pytest.FixtureRequest, playbook: Playbook, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """The exit code of a command against a liar."""
+    monkeypatch.setattr(connect, "Session", partial(Session, limits=HURRIED))
+
+    def ends(liar: Liar) -> int:
+        monkeypatch.setattr(connect, "transport", lambda host: ScriptedHost(liar.script))
+        try:
+            if request.param == "plan":
+                coordinator.survey(PROFILE, playbook, Options())
+                return 0
+            return coordinator.run(PROFILE, playbook, Options()).exit_code
+        except HostError as error:
+            return error.exit_code
+
+    before = threading.active_count()
+    yield ends
+    assert threading.active_count() <= before
+
+
+@pytest.mark.parametrize("how", ["noise", "wrong values"])
+def test_every_run_ends(
+    command: Any, answered: Answered, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    codes = [command(Liar(answered, seed, how)) for seed in range(RUNS // 4)]
+    tracebacks = [path.read_text("utf-8") for path in tmp_path.glob("*.traceback")]
+    assert 1 not in codes, tracebacks[:1]
+    if how == "noise":
+        assert codes.count(4) >= len(codes) - 1
+    else:
+        # A lie may be believed; whatever is not understood is a host that cannot be used.
+        assert 4 in codes
