@@ -206,6 +206,10 @@ def main(argv: Sequence[str]) -> int:
         from .build.build_tasks import main as chore
 
         return chore(argv[1:])
+    if argv[:1] == ["pack"]:
+        from .shipping.parcel import main as pack
+
+        return pack(*argv[1:])
     if argv[:1] == ["ship"]:
         from .shipping.moving import main as ship
 

@@ -13,7 +13,6 @@ from typing import Callable, Dict, List, Optional, Sequence
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from ..core.regular_files import open_regular
-from ..shipping import parcel
 from . import checkouts, confinement, git_tasks, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
@@ -140,7 +139,6 @@ CHORES: Dict[str, Callable[..., int]] = {
     "layout": git_tasks.layout,
     "link": link,
     "offer": offer,
-    "pack": parcel.pack,
     "patch": patching.patch,
     "probe": confinement.probe,
     "provide": provide,

@@ -49,12 +49,21 @@ class Installed(NamedTuple):
     """Where on this host it was installed from; empty where it was not from a file."""
 
 
-def pack(environment: str, folder: str) -> int:
-    """A chore: make the parcel of an environment; it has its name once it is whole."""
-    note = os.path.join(folder, NOTE)
-    if os.path.exists(note):
+def main(environment: str, folder: str) -> int:
+    """Pack, as a job does it; 1 when that fails."""
+    try:
+        pack(environment, folder)
+    except (AgentError, OSError) as error:
+        print("packing failed: %s" % error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def pack(environment: str, folder: str) -> None:
+    """Make the parcel of an environment; it has its name once it is whole."""
+    if os.path.exists(os.path.join(folder, NOTE)):
         print("packed already: %s" % folder)
-        return 0
+        return
     part = folder + ".part"
     shutil.rmtree(part, ignore_errors=True)
     os.makedirs(os.path.join(part, "wheels"))
@@ -81,7 +90,6 @@ def pack(environment: str, folder: str) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     os.rename(part, folder)
     print("packed %d distributions: %s" % (len(found), folder))
-    return 0
 
 
 def unpack(call: Call, folder: str) -> Dict[str, Any]:
@@ -100,8 +108,9 @@ def unpack(call: Call, folder: str) -> Dict[str, Any]:
         if not os.path.isdir(home):
             _unpack_tree(call, os.path.join(place, INTERPRETER), home)
         python = os.path.join(home, "bin", "python3")
-    wheels = sorted(os.listdir(os.path.join(place, "wheels")))
-    return {"python": python, "kept": note["kept"], "wheels": wheels, "place": place}
+    # Folders without files do not travel.
+    os.makedirs(os.path.join(place, "wheels"), exist_ok=True)
+    return {"python": python, "kept": note["kept"], "place": place}
 
 
 def _installed(site: str) -> List[Optional[Installed]]:

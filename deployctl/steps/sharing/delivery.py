@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,7 +39,7 @@ class Delivery:
         """The part of this host, for people."""
         if self.receives:
             return f"from {self.producer}, {WAYS[self.way]}"
-        return f"also for {', '.join(self.receivers)}"
+        return f"also for {', '.join(self.receivers)}, {WAYS[self.way]}"
 
     def document(self) -> dict[str, Any]:
         """As a report and a plan have it."""
@@ -73,7 +74,15 @@ class NoCourier:
         raise AssertionError(f"nobody brings {artifact}")
 
 
-def delivery_words(evidence: dict[str, Any] | Any) -> str:
+def planned_words(document: Mapping[str, Any]) -> str:
+    """A delivery's document as a line of a plan."""
+    if document["role"] == "receiver":
+        return f"{document['artifact']}: from {document['producer']}, {WAYS[document['way']]}"
+    receivers = ", ".join(document["receivers"])
+    return f"{document['artifact']}: for {receivers} too, {WAYS[document['way']]}"
+
+
+def delivery_words(evidence: Mapping[str, Any]) -> str:
     """What a step's evidence says of its delivery, as the end of a sentence; empty for none."""
     told = evidence.get("delivery") or {}
     if told.get("role") == "producer":

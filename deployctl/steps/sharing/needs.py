@@ -70,7 +70,9 @@ def _environment(wanted: Deployment, answers: Answers) -> Need | None:
         "driver": _driver(answers) if build.torch_backend == "auto" else None,
     }
     reach = answers.get(REACH) or {}
-    makes, why = reach.get("reaches"), str(reach.get("why") or "")
+    # What a repository's build requires is not known before it is fetched.
+    needed = "resolves" if build.source.release else "answers"
+    makes, why = reach.get(needed), str(reach.get("why") or "")
     if is_git(build.source) and not tools.get("git"):
         makes, why = False, "git is not installed"
     return Need(digest(identity, 16), sealed(answers, key) is not None, makes, why)

@@ -114,7 +114,7 @@ def reuse(wish: Wish, uv: str, wheel_key: str) -> list[JobStep]:
 
 def pack(environment: str, folder: str) -> JobStep:
     """Make an environment into wheels that other hosts install from."""
-    return _chore("packing", "pack", environment, folder)
+    return step("packing", ["@agent", "pack", environment, folder])
 
 
 def shared(wish: Wish, uv: str, parcel: str, kept: Sequence[str]) -> list[JobStep]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -46,7 +48,8 @@ def make_wheel(
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         **({f"{info}/entry_points.txt": f"[console_scripts]\n{points}"} if points else {}),
     }
-    lines = []
+    record = io.StringIO()
+    rows = csv.writer(record, lineterminator="\n")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
@@ -54,8 +57,9 @@ def make_wheel(
             data = content.encode() if isinstance(content, str) else content
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             wheel.writestr(inside, data)
-            lines.append(f"{inside},sha256={digest},{len(data)}\n")
-        wheel.writestr(f"{info}/RECORD", "".join(lines) + f"{info}/RECORD,,\n")
+            rows.writerow([inside, f"sha256={digest}", len(data)])
+        rows.writerow([f"{info}/RECORD", "", ""])
+        wheel.writestr(f"{info}/RECORD", record.getvalue())
     return path
 
 

@@ -11,10 +11,41 @@ from typing import Any
 
 import pytest
 
+from tests.hosts.builds.project import Project
 from tests.hosts.served.many import needs_root
 from tests.hosts.shipping.fleet import COMMIT, REPO, Fleet, fleet, host, step
 
 pytestmark = pytest.mark.skipif(needs_root(), reason="network namespaces need root")
+
+
+BACKEND = """\
+import base64, hashlib, pathlib, subprocess, zipfile
+def build_wheel(target, settings=None, metadata=None):
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
+    files = {str(p): p.read_bytes() for p in pathlib.Path("vllm").rglob("*.py")}
+    files["vllm/_version.py"] = f"__commit_id__ = 'g{commit[:9]}'\\n".encode()
+    info = "vllm-1.0.dist-info"
+    files[f"{info}/METADATA"] = b"Metadata-Version: 2.1\\nName: vllm\\nVersion: 1.0\\n"
+    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+    name, lines = "vllm-1.0-py3-none-any.whl", []
+    with zipfile.ZipFile(pathlib.Path(target, name), "w") as wheel:
+        for path, data in files.items():
+            wheel.writestr(path, data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            lines.append(f"{path},sha256={digest},{len(data)}\\n")
+        wheel.writestr(f"{info}/RECORD", "".join(lines) + f"{info}/RECORD,,\\n")
+    return name
+"""
+"""A build backend without requirements; it makes a wheel of the commit that it finds."""
+PROJECT = """\
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "vllm"
+version = "1.0"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +125,28 @@ def test_nobody_shares_where_it_is_not_wanted(shared: Fleet) -> None:
     assert host(record, "maker").error is None
     assert host(record, "far").error is not None
     assert not shared.plan(["maker", "far"])["maker"].deliveries
+
+
+def test_a_commit_is_built_once_and_proven_everywhere(shared: Fleet, tmp_path: Path) -> None:
+    project = Project(tmp_path / "project")
+    project.folder.mkdir()
+    project.git("init", "-q", "-b", "main")
+    files = {
+        "pyproject.toml": PROJECT,
+        "backend.py": BACKEND,
+        "vllm/__init__.py": "name = 'vllm'\n",
+    }
+    project.git("commit", "-q", "--allow-empty", "-m", "begin")
+    commit = project.commit("main", files)
+    shared.build["source"] = {"url": project.url, "ref": "main", "upstream": project.url}
+    record = shared.run(["maker", "far"], steps=["build", "verify"])
+    assert record.exit_code == 0, [str(one.error) for one in record.hosts]
+    maker, far = (step(record, name, "build").evidence for name in ("maker", "far"))
+    assert (maker["strategy"], far["strategy"]) == ("source", "shared")
+    for evidence in (maker, far):
+        assert evidence["commit_installed"] == evidence["commit_imported"] == commit
+    assert far["wheel"] == maker["wheel"] is not None
+    assert not (shared.root("far") / "sources").exists()
 
 
 def seal(shared: Fleet, name: str) -> dict[str, Any]:

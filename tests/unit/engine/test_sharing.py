@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from deployctl.engine.shipping.orders import Order, producer_failed
 from deployctl.errors import HostError, StagingFailed
 from deployctl.hosts.shipping.parties import MOST_RANGES, ranges
 from deployctl.hosts.shipping.shipment import piece_name
-from deployctl.steps.sharing.delivery import Delivery, delivery_words
+from deployctl.steps.sharing.delivery import Delivery, delivery_words, planned_words
 from deployctl.steps.sharing.needs import Need, assign
 
 HAS, MAKES, OFFLINE, PERHAPS = (
@@ -88,3 +90,6 @@ def test_a_delivery_in_words() -> None:
     told = {**delivery.document(), "bytes": 2_000_000, "ways": ["controller"]}
     assert delivery_words({"delivery": told}) == ", 2 MB from a by controller"
     assert delivery_words({}) == ""
+    assert planned_words(delivery.document()) == f"environment: {delivery.words}"
+    own = replace(delivery, host="a").document()
+    assert planned_words(own) == "environment: for b, c too, through the controller to all at once"
