@@ -42,7 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     scripts = {"several": "several:main"}
     make_wheel(folder / "wheels", "several_things", "1.0+local.2", FILES, scripts)
-    links = ["--find-links", folder / "wheels", "several-things==1.0+local.2"]
+    links: list[str | Path] = ["--find-links", folder / "wheels", "several-things==1.0+local.2"]
     return environment(folder / "environment", *links)
 
 
@@ -53,7 +53,7 @@ def said(environment: Path, program: str) -> str:
 def test_what_was_installed_is_installed_again(installed: Path, tmp_path: Path) -> None:
     name = rebuild(site_packages(str(installed)), INFO, str(tmp_path))
     assert name == "several_things-1.0+local.2-py3-none-any.whl"
-    links = ["--find-links", tmp_path, "several-things==1.0+local.2"]
+    links: list[str | Path] = ["--find-links", tmp_path, "several-things==1.0+local.2"]
     again = environment(tmp_path / "again", *links)
     for program in ("several", "plain", "shell"):
         assert said(again, program) == said(installed, program)
