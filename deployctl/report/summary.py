@@ -8,8 +8,8 @@ from typing import Any
 from deployctl.report import unreached
 from deployctl.report.outcomes import drifted, gap, meaning, now_serving, remarks
 from deployctl.steps import registry
+from deployctl.steps.delivery import planned_words
 from deployctl.steps.interface import change_sentence
-from deployctl.steps.sharing.delivery import planned_words
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import files
-from deployctl.steps.builds import building, environments
+from deployctl.steps.builds import building, environments, shared
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
+from deployctl.steps.delivery import delivery_words
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
@@ -22,8 +23,6 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
-from deployctl.steps.sharing import installing
-from deployctl.steps.sharing.delivery import delivery_words
 from deployctl.vllm.builds import completeness, sources
 
 __all__ = ["SHIM", "BuildStep", "environment_key", "job_id", "sealed"]
@@ -86,7 +85,7 @@ class BuildStep(Step):
         build = building.Build(self, context, building.ensure_uv(self, context))
         delivery = context.wanted.deliveries.get(ENVIRONMENT)
         if delivery is not None and delivery.receives:
-            build.finish(installing.install(self, context, build.wish, build.uv))
+            build.finish(shared.install(self, context, build.wish, build.uv))
         else:
             build.run()
 
@@ -174,7 +173,7 @@ class BuildStep(Step):
         """What came from another host is what that one has proven, package by package."""
         producer = (state.get("label") or {}).get("producer") or {}
         here = {one["name"]: one["version"] for one in facts["distributions"]}
-        differing = installing.differences(producer, here)
+        differing = shared.differences(producer, here)
         if differing:
             raise self.fail(
                 context,
@@ -219,7 +218,7 @@ class BuildStep(Step):
         if resolved["dirty"]:
             evidence["dirty"] = True
             return
-        if evidence["strategy"] == installing.SHARED:
+        if evidence["strategy"] == shared.SHARED:
             self._shared_commit(context, imported, evidence)
             return
         wanted = str(evidence["commit_requested"])

@@ -9,6 +9,7 @@ from typing import Any
 from deployctl.config.base import Settings
 from deployctl.errors import HostError, StagingFailed
 from deployctl.hosts.upload import upload
+from deployctl.steps.delivery import delivery_words
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     MODELS,
@@ -23,7 +24,6 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models import checksums, hub, sources
 from deployctl.steps.release import release_paths
-from deployctl.steps.sharing.delivery import delivery_words
 
 VIEWS = "drafter.views"
 DISK = "fetch.disk"

@@ -17,8 +17,8 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import StepError
 from deployctl.hosts.session import Session
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.identity import ReleasePaths
-from deployctl.steps.sharing.delivery import Courier, Delivery, NoCourier
 
 Phase = Literal["stage", "switch", "gate"]
 """stage: beside the serving release · switch: replaces it · gate: must pass, else rollback."""
@@ -160,6 +160,27 @@ class Progress(Protocol):
     """Receives a step's progress, for people to see; never needed to understand a report."""
 
     def __call__(self, phase: str, detail: str = "", fraction: float | None = None) -> None: ...
+
+
+class Courier(Protocol):
+    """Brings artifacts between the hosts of a run."""
+
+    def made(self, context: Context, artifact: str) -> None:
+        """Say that an artifact is here and proven; the hosts that wait for it get it."""
+
+    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
+        """Wait for an artifact until it lies in a folder of this host: what was measured. Raises
+        `HostError` where it does not come."""
+
+
+class NoCourier:
+    """For a host that shares with none."""
+
+    def made(self, context: Context, artifact: str) -> None:
+        return
+
+    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
+        raise AssertionError(f"nobody brings {artifact}")
 
 
 @dataclass

@@ -31,13 +31,14 @@ from deployctl.steps.interface import (
     WHOLE_ANSWER,
     Answers,
     Context,
+    Courier,
     Deployment,
+    NoCourier,
     Plan,
     Step,
     Unanswered,
 )
 from deployctl.steps.servers.stopping import reachable
-from deployctl.steps.sharing.delivery import Courier, NoCourier
 
 
 @dataclass

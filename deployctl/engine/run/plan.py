@@ -11,6 +11,7 @@ from deployctl import bugs
 from deployctl.engine.run.connect import Connected
 from deployctl.errors import ConfigError, HostError, RemoteError
 from deployctl.hosts.session import Call
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -22,7 +23,6 @@ from deployctl.steps.interface import (
     Unknown,
 )
 from deployctl.steps.release import identity_questions, release_paths
-from deployctl.steps.sharing.delivery import Delivery
 
 RELEASES = "releases"
 

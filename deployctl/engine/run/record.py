@@ -9,8 +9,8 @@ from typing import Literal
 
 from deployctl.errors import DeployError, Interrupted, LockHeld, Undecided
 from deployctl.steps import registry
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.interface import SERVER, Change, Evidence
-from deployctl.steps.sharing.delivery import Delivery
 
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
 Outcome = Literal[

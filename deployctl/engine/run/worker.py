@@ -190,6 +190,8 @@ class Worker:
         if not self.options.lock_wait:
             raise lock.held(self.record.host, taken)
         self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
+        # The others do not stay for as long as that may take; it shares with those still to come.
+        self.meeting.left(self.record.host)
         name, run = self.wanted.profile.name, self.run_record
         waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
         with self.turns.slots.given():

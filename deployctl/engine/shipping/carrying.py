@@ -14,9 +14,9 @@ from deployctl.hosts.operations import files
 from deployctl.hosts.shipping.parties import CONTROLLER, RELAY, Party, Receiver
 from deployctl.hosts.shipping.shipment import Shipment
 from deployctl.steps.builds.environments import BUILD
+from deployctl.steps.builds.shared import pack, parcel
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.interface import ENVIRONMENT, Context
-from deployctl.steps.sharing.delivery import Delivery
-from deployctl.steps.sharing.installing import pack, parcel
 from deployctl.steps.verify import VerifyStep
 
 Results = dict[str, Mapping[str, Any] | HostError]

@@ -13,12 +13,12 @@ from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.plan import ask
 from deployctl.engine.run.pool import Slots
 from deployctl.engine.shipping import carrying
+from deployctl.engine.shipping.needs import Need, assign, needs, reach_question
 from deployctl.engine.shipping.orders import Order, Waiting
 from deployctl.errors import DeployError, HostError
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.interface import Answers, Context, Deployment, Step
 from deployctl.steps.models import sources
-from deployctl.steps.sharing.delivery import Delivery
-from deployctl.steps.sharing.needs import Need, assign, needs, reach_question
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Meeting:
         host, own = wanted.host.name, needs(steps, wanted, answers)
         told = {role: answers.get(role) for role in sources.ROLES if role in own}
         with self._changed:
+            self._left.discard(host)
             self._declared[host] = _Declared(own, told)
             self._changed.notify_all()
         if all(need.has for need in own.values()):

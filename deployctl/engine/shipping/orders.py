@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployctl.errors import DeployError, HostError
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.interface import Context
-from deployctl.steps.sharing.delivery import Delivery
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from deployctl.engine.shipping.needs import Need, assign
 from deployctl.engine.shipping.orders import Order, producer_failed
 from deployctl.errors import HostError, StagingFailed
 from deployctl.hosts.shipping.parties import MOST_RANGES, ranges
 from deployctl.hosts.shipping.shipment import piece_name
-from deployctl.steps.sharing.delivery import Delivery, delivery_words, planned_words
-from deployctl.steps.sharing.needs import Need, assign
+from deployctl.steps.delivery import Delivery, delivery_words, planned_words
 
 HAS, MAKES, OFFLINE, PERHAPS = (
     Need("k", True, None),

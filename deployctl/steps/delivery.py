@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from deployctl.steps.interface import Context
+from typing import Any
 
 WAYS = {
     "controller": "through the controller to all at once",
@@ -51,27 +48,6 @@ class Delivery:
             "receivers": list(self.receivers),
             "way": self.way,
         }
-
-
-class Courier(Protocol):
-    """Brings artifacts between the hosts of a run."""
-
-    def made(self, context: Context, artifact: str) -> None:
-        """Say that an artifact is here and proven; the hosts that wait for it get it."""
-
-    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
-        """Wait for an artifact until it lies in a folder of this host: what was measured. Raises
-        `HostError` where it does not come."""
-
-
-class NoCourier:
-    """For a host that shares with none."""
-
-    def made(self, context: Context, artifact: str) -> None:
-        return
-
-    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
-        raise AssertionError(f"nobody brings {artifact}")
 
 
 def planned_words(document: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl.steps.builds.environments import environment_key, is_git, sealed
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.fetch import wrong
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
@@ -19,7 +20,6 @@ from deployctl.steps.interface import (
     Unanswered,
 )
 from deployctl.steps.models import sources
-from deployctl.steps.sharing.delivery import Delivery
 
 REACH = "share.reach"
 
