@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Optional
+from typing import Dict, Optional
 
 from ..core import programs
 from ..core.interface import Call
+from ..wire.shipping import Reach
 
 LIMIT = 20.0
 UNRESOLVED = "No solution found"
 """What uv says once it knows that the index has no such distribution."""
 
 
-def reaches(
-    call: Call, uv: str, requirement: str, env: Optional[Dict[str, str]] = None
-) -> Dict[str, Any]:
+def reaches(call: Call, uv: str, requirement: str, env: Optional[Dict[str, str]] = None) -> Reach:
     """Let uv resolve one requirement by this host's own configuration, past its cache: whether it
     `resolves`, whether any index `answers`, and `why` not in uv's last words."""
     argv = [uv, "pip", "compile", "--no-deps", "--no-cache", "--quiet", "--no-header"]

@@ -19,13 +19,14 @@ import shutil
 import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from ..build.dist_records import site_packages
 from ..build.wheel_store import RECORD, WHEELS
 from ..core.atomic_files import read_json, write_json, write_text
 from ..core.interface import AgentError, Call
 from ..core.regular_files import open_regular
+from ..wire.shipping import Unpacked
 from .pieces import MOST_THREADS
 from .wheels import rebuild
 
@@ -92,7 +93,7 @@ def pack(environment: str, folder: str) -> None:
     print("packed %d distributions: %s" % (len(found), folder))
 
 
-def unpack(call: Call, folder: str) -> Dict[str, Any]:
+def unpack(call: Call, folder: str) -> Unpacked:
     """Put what a parcel brings beside its wheels in place: `python` is what the environment is
     created with (a version where it brings none), `kept` the keys of built wheels. Error
     `no-parcel`."""

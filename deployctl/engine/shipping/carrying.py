@@ -10,7 +10,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.engine.shipping.orders import Order
 from deployctl.errors import HostError
-from deployctl.hosts.operations import files
+from deployctl.hosts.operations import files, shipping
 from deployctl.hosts.shipping.parties import CONTROLLER, RELAY, Party, Receiver
 from deployctl.hosts.shipping.shipment import Shipment
 from deployctl.steps.builds.environments import BUILD
@@ -136,5 +136,5 @@ def clear(context: Context, delivery: Delivery, results: Mapping[str, Any] | Non
         return
     folder = parcel(delivery.key)
     with suppress(HostError):
-        context.session.call("shipping.forget", folder=folder)
+        context.session.call(shipping.forget, folder=folder)
         context.session.call(files.remove_tree, path=folder)

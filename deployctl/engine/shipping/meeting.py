@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployctl import cancel
+from deployctl.agent.wire.stored import Model
 from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.plan import ask
@@ -17,14 +18,14 @@ from deployctl.engine.shipping.needs import Need, assign, needs, reach_question
 from deployctl.engine.shipping.orders import Order, Waiting
 from deployctl.errors import DeployError, HostError
 from deployctl.steps.delivery import Delivery
-from deployctl.steps.interface import Answers, Context, Deployment, Step
+from deployctl.steps.interface import Answers, Context, Deployment, Key, Step
 from deployctl.steps.models import sources
 
 
 @dataclass(frozen=True)
 class _Declared:
     needs: Mapping[str, Need]
-    told: Mapping[str, Any]
+    told: Mapping[Key[Model], Model | None]
     """What the hub told this host, by role."""
 
 
@@ -71,10 +72,10 @@ class Meeting:
         with self._slots.given(), self._changed:
             cancel.wait_for(self._changed, self._agreed)
             mine = self._deliveries.get(host, {})
-            for artifact, delivery in mine.items():
-                if artifact in sources.ROLES:
-                    known = self._declared[delivery.producer].told.get(artifact)
-                    answers = sources.adopted(answers, artifact, known)
+            for role in sources.ROLES:
+                if role in mine:
+                    known = self._declared[mine[role].producer].told.get(role)
+                    answers = sources.adopted(answers, role, known)
         return replace(wanted, deliveries=mine), answers
 
     def _agreed(self) -> bool:

@@ -6,8 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl.agent.wire.shipping import Reach
+from deployctl.agent.wire.stored import Model
+from deployctl.config.build import SourceSettings
+from deployctl.hosts.operations import environment
+from deployctl.hosts.session import Call
 from deployctl.steps.builds.environments import environment_key, is_git, sealed
 from deployctl.steps.delivery import Delivery
+from deployctl.steps.facts import GPUS, TOOLS
 from deployctl.steps.fetch import wrong
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
@@ -15,13 +21,14 @@ from deployctl.steps.interface import (
     MODELS,
     Answers,
     Deployment,
+    Key,
     Question,
     Step,
     Unanswered,
 )
 from deployctl.steps.models import sources
 
-REACH = "share.reach"
+REACH = Key[Reach]("share.reach")
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,9 @@ def needs(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> dict[s
     made = {product for step in steps if step.name not in wanted.skip for product in step.produces}
     found: dict[str, Need] = {}
     if ENVIRONMENT in made:
-        environment = _environment(wanted, answers)
-        if environment is not None:
-            found[ENVIRONMENT] = environment
+        built = _environment(wanted, answers)
+        if built is not None:
+            found[ENVIRONMENT] = built
     if MODELS in made:
         for role in sources.ROLES:
             model = _model(wanted, answers, role)
@@ -54,7 +61,7 @@ def needs(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> dict[s
 def _environment(wanted: Deployment, answers: Answers) -> Need | None:
     """None for one that starts from an environment of the host's own, or is not known yet."""
     build = wanted.profile.build
-    tools = answers.get("tools")
+    tools = answers.get(TOOLS)
     if build.base is not None or not tools:
         return None
     try:
@@ -64,47 +71,60 @@ def _environment(wanted: Deployment, answers: Answers) -> Need | None:
     identity = {
         # The next generation after a damaged one is built from the same.
         "environment": key.partition("-")[0],
-        "machine": tools.get("machine"),
-        "libc": tools.get("libc"),
-        "capabilities": tools.get("capabilities") if build.target == "cuda" else None,
+        "machine": tools["machine"],
+        "libc": tools["libc"],
+        "capabilities": tools["capabilities"] if build.target == "cuda" else None,
         "driver": _driver(answers) if build.torch_backend == "auto" else None,
     }
-    reach = answers.get(REACH) or {}
-    # What a repository's build requires is not known before it is fetched.
-    needed = "resolves" if build.source.release else "answers"
-    makes, why = reach.get(needed), str(reach.get("why") or "")
-    if is_git(build.source) and not tools.get("git"):
-        makes, why = False, "git is not installed"
+    makes, why = _makes(build.source, answers.get(REACH), bool(tools["git"]))
     return Need(digest(identity, 16), sealed(answers, key) is not None, makes, why)
 
 
+def _makes(source: SourceSettings, reach: Reach | None, git: bool) -> tuple[bool | None, str]:
+    """Whether a host can build from a source, and why not."""
+    if is_git(source) and not git:
+        return False, "git is not installed"
+    if reach is None:
+        return None, ""
+    # What a repository's build requires is not known before it is fetched.
+    return (reach["resolves"] if source.release else reach["answers"]), reach["why"]
+
+
 def _driver(answers: Answers) -> Any:
-    return (answers.get("gpus") or {}).get("driver")
+    found = answers.get(GPUS)
+    return found and found.get("driver")
 
 
-def _model(wanted: Deployment, answers: Answers, role: str) -> Need | None:
+def _model(wanted: Deployment, answers: Answers, role: Key[Model]) -> Need | None:
     """None for a model that comes with deployctl, or that lies on each host."""
     found, answer = sources.source(wanted, role), answers.get(role)
-    if found is None or found.repo is None or not answer or not answer.get("commit"):
+    if found is None or found.repo is None or answer is None or not answer["commit"]:
         return None
-    error = answer.get("error")
+    error = answer["error"]
     has = not list(wrong(wanted, answers, role))
     why = str(error["message"]) if error else ""
     return Need(f"{found.repo}@{answer['commit']}", has, error is None, why)
 
 
-def reach_question(wanted: Deployment, answers: Answers) -> Question | None:
+def reach_question(wanted: Deployment, answers: Answers) -> Question[Reach] | None:
     """Whether a host that lacks the environment can make it; None where nothing is to be asked."""
-    build, tools = wanted.profile.build, answers.get("tools") or {}
+    build, tools = wanted.profile.build, answers.get(TOOLS)
     need = _environment(wanted, answers)
-    if need is None or need.has or need.makes is False or not tools.get("uv"):
+    if need is None or need.has or need.makes is False:
+        return None
+    if tools is None or not tools["uv"]:
         return None
     source = build.source
     if source.wheel is not None:
         return None
     wanted_line = f"{source.distribution}=={source.release}" if source.release else "setuptools"
-    args = {"uv": tools["uv"], "requirement": wanted_line, "env": dict(build.env)}
-    return Question(REACH, "environment.reaches", args)
+    asked = Call(
+        environment.reaches,
+        uv=tools["uv"],
+        requirement=wanted_line,
+        env=dict(build.env),
+    )
+    return Question(REACH, asked)
 
 
 def assign(found: Mapping[str, Mapping[str, Need]], way: str) -> dict[str, dict[str, Delivery]]:

@@ -10,12 +10,14 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from deployctl import cancel
+from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import HostError, RemoteError, Unreachable
-from deployctl.hosts.operations import jobs
+from deployctl.hosts.operations import jobs, shipping
+from deployctl.hosts.session import Call
 from deployctl.hosts.shipping.key import make_key
 from deployctl.hosts.shipping.parties import Goods, Party, Receiver, Tell, ranges
 
@@ -33,7 +35,7 @@ class _Job:
     party: Party
     id: str
     receiver: Receiver | None = None
-    final: dict[str, Any] = field(default_factory=dict)
+    final: JobState | None = None
     failure: HostError | None = None
 
 
@@ -113,7 +115,7 @@ def _receive(job: _Job, pem: str, following: Any, port: int | None) -> dict[str,
     _start(job, "receiving", asked, pem)
     try:
         found = session.call(
-            "shipping.listening", folder=folder, token=token, job=job.id, wait=LISTENS
+            shipping.listening, folder=folder, token=token, job=job.id, wait=LISTENS
         )
     except RemoteError as error:
         raise _failure(job, session.call(jobs.state, id=job.id)) or error from error
@@ -143,14 +145,15 @@ def _follow_all(found: Sequence[_Job], goods: Goods, tell: Tell) -> None:
 
     def one(job: _Job) -> None:
         try:
-            job.final = job.party.session.call("jobs.follow", _told(job, goods, tell), id=job.id)
+            followed = Call(jobs.follow, id=job.id)
+            job.final = job.party.session.follow(followed, _told(job, goods, tell))
         except HostError as error:
             job.failure = error
             if job.receiver is not None and not isinstance(error, RemoteError):
                 job.receiver.failure = error
         finally:
             left.release()
-        if job.receiver is None and job.final.get("state") != "done":
+        if job.receiver is None and not _done(job.final):
             # Who waits for its first piece would wait for nothing.
             _stop([other for other in found if other is not job])
 
@@ -189,12 +192,16 @@ def _stop(found: Sequence[_Job]) -> None:
             job.party.session.call(jobs.stop, id=job.id, grace=1.0)
 
 
-def _failure(job: _Job, final: dict[str, Any] | None = None) -> HostError | None:
+def _done(final: JobState | None) -> bool:
+    return final is not None and final["state"] == "done"
+
+
+def _failure(job: _Job, final: JobState | None = None) -> HostError | None:
     """Why a job did not do its part; None where it did."""
     if job.failure is not None:
         return job.failure
-    final = job.final if final is None else final
-    if final.get("state") == "done":
+    final = final or job.final
+    if final is None or _done(final):
         return None
     words = str(final.get("why") or "")
     with suppress(HostError):
@@ -203,7 +210,7 @@ def _failure(job: _Job, final: dict[str, Any] | None = None) -> HostError | None
         words = lines[-1].removeprefix("failed: ") if lines else words
     return Unreachable(
         job.party.name,
-        f"the relay {final.get('state', 'ended')} here",
+        f"the relay {final['state']} here",
         words,
         "see whether the hosts reach each other: address: in their host files, share.relay_port "
         "and their firewalls; or set share.way: controller",

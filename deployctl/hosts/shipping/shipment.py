@@ -14,6 +14,7 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.errors import HostError
+from deployctl.hosts.operations import shipping
 from deployctl.hosts.shipping.at_once import at_once
 from deployctl.hosts.shipping.parties import (
     CONTROLLER,
@@ -56,7 +57,7 @@ class Shipment:
     def run(self) -> None:
         """Until each receiver has the whole folder under its name, or its `failure` says why not.
         Raises what the source fails with."""
-        described = self.source.session.call("shipping.describe", folder=self.folder)
+        described = self.source.session.call(shipping.describe, folder=self.folder)
         goods = Goods(
             described["place"], described["note"], described["manifest"], described["bytes"]
         )
@@ -169,19 +170,19 @@ class Shipment:
 
     def _prepare(self, receiver: Receiver, goods: Goods) -> None:
         found = receiver.party.session.call(
-            "shipping.prepare", folder=receiver.folder, manifest=goods.manifest
+            shipping.prepare, folder=receiver.folder, manifest=dict(goods.manifest)
         )
         receiver.missing = set(found["missing"])
         receiver.folder = found["place"]
         receiver.kept = len(goods.manifest["digests"]) - len(receiver.missing)
 
     def _look(self, receiver: Receiver) -> None:
-        found = receiver.party.session.call("shipping.received", folder=receiver.folder)
+        found = receiver.party.session.call(shipping.received, folder=receiver.folder)
         receiver.missing = set(found["missing"])
-        receiver.damaged = dict(found["damaged"])
+        receiver.damaged = {pair[0]: pair[1] for pair in found["damaged"]}
 
     def _finish(self, receiver: Receiver) -> None:
-        receiver.party.session.call("shipping.finish", folder=receiver.folder)
+        receiver.party.session.call(shipping.finish, folder=receiver.folder)
 
     def _give_up_damaged(self, receivers: Sequence[Receiver], goods: Goods) -> None:
         """A piece that arrives damaged again and again is damaged where it comes from."""
@@ -199,7 +200,7 @@ class Shipment:
                 )
         if bad:
             # Its checksums are made anew from what lies there, to be judged by those of the origin.
-            self.source.session.call("shipping.forget", folder=self.folder)
+            self.source.session.call(shipping.forget, folder=self.folder)
 
 
 def piece_name(manifest: Mapping[str, Any], number: int) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import HostError
+from deployctl.hosts.operations import shipping
 from deployctl.steps import job
 from deployctl.steps.builds.environments import job_id
 from deployctl.steps.interface import ENVIRONMENT, Context, Step
@@ -44,14 +46,14 @@ def pack(context: Context, key: str) -> None:
         )
 
 
-def install(step: Step, context: Context, wish: recipes.Wish, uv: str) -> dict[str, Any]:
+def install(step: Step, context: Context, wish: recipes.Wish, uv: str) -> JobState:
     """Receive the wheels and install from them; the build's final state. Raises `StagingFailed`."""
     delivery = context.wanted.deliveries[ENVIRONMENT]
     folder = parcel(delivery.key)
     context.log(f"environment {wish.key}: {delivery.words}")
     try:
         told = context.courier.receive(context, ENVIRONMENT, folder)
-        found = context.session.call("shipping.unpack", folder=folder)
+        found = context.session.call(shipping.unpack, folder=folder)
     except HostError as error:
         raise step.fail(context, *_parts(error)) from error
     wish = replace(wish, python=str(found["python"]))

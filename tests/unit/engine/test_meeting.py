@@ -51,7 +51,8 @@ class Run:
     def settle(self, host: str) -> Context:
         wanted, answers = self.meeting.settle(CONNECTED, (), self.wanted[host], Answers({}))
         nobody: Any = None
-        return Context(wanted, answers, nobody, nobody, nobody, lambda *_, **__: None, str)
+        notes: list[str] = []
+        return Context(wanted, answers, nobody, nobody, nobody, lambda *_, **__: None, notes.append)
 
     def work(self, host: str, error: StagingFailed | None = None) -> Any:
         """One host's part: what it received, or what it failed with."""
