@@ -26,6 +26,7 @@ from deployctl.engine.run.plan import (
 from deployctl.engine.run.record import HostRecord, RunRecord
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.turns import Turns
+from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import RemoteError
 from deployctl.steps.facts import RELEASES, known_releases
@@ -47,6 +48,7 @@ class Asking:
     listen: events.Listener
     resolution: Resolution
     turns: Turns
+    meeting: Meeting
     pair: Pair | None = field(default=None, init=False)
     """The two units that it goes between, where the profile has two."""
 
@@ -59,6 +61,7 @@ class Asking:
             release, asked = self.options.release, self._questions()
             answers = self._settled(connected, asked, self._locked(connected, asked))
         if not release:
+            self.wanted, answers = self.meeting.settle(connected, self.steps, self.wanted, answers)
             return answers
         answers = self._pin(connected, answers, release)
         rollback.refuse_damaged(self.wanted, answers[RELEASES])
@@ -162,6 +165,8 @@ class Asking:
         if not self.options.lock_wait:
             raise lock.held(self.record.host, taken)
         self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
+        # The others do not stay for as long as that may take; it shares with those still to come.
+        self.meeting.left(self.record.host)
         name, run = self.wanted.profile.name, self.run_record
         waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
         with self.turns.slots.given():

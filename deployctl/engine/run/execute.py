@@ -31,7 +31,9 @@ from deployctl.steps.interface import (
     WHOLE_ANSWER,
     Answers,
     Context,
+    Courier,
     Deployment,
+    NoCourier,
     Plan,
     Step,
     Unanswered,
@@ -55,6 +57,7 @@ class Work:
     evidence: dict[str, dict[str, object]] = field(default_factory=dict)
     beside: bool = False
     """Whether it is started beside what serves: clients reach none of it before it has passed."""
+    courier: Courier = field(default_factory=NoCourier)
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""
 
@@ -77,6 +80,7 @@ class Work:
             progress=progress,
             log=log,
             evidence=self.evidence,
+            courier=self.courier,
             base_url=self.base_url,
         )
 

@@ -77,11 +77,13 @@ class Worker(Asking):
         with connected:
             try:
                 self._reached(connected, began)
+                self.meeting.serve(host, self.record.error)
             except Cancelled:
                 stopped = interruption.cut_short(connected.session, self.wanted, self.begun)
                 self.record.error = self.record.error or stopped
             finally:
                 self.record.round_trips = connected.round_trips
+                self.record.deliveries = self.meeting.deliveries(host)
             self.record.steps += self.hooks.finish(host, connected.session)
 
     def _reached(self, connected: Connected, began: float) -> None:
@@ -136,7 +138,9 @@ class Worker(Asking):
                 Downtime(),
                 self.hooks,
                 beside=self.pair is not None and self.pair.handover.unit != self.pair.front.live,
+                courier=self.meeting,
             )
+            self.meeting.attend(work.context("share"))
             self.record.release = work.release.release
             dead = self._close_dead(work)
             if plan.idle and _points_right(work, plan):
