@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from deployctl import cancel
 from deployctl.agent.wire.answers import RESULTS
+from deployctl.agent.wire.records import strange
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts import refusal
 from deployctl.hosts.bundle import BOOTSTRAP, bundle
@@ -190,7 +191,7 @@ class Session:
         ]
 
     def _value(self, call: Call, value: Any) -> Any:
-        wrong = mismatch(value, RESULTS.get(call.op, Any))
+        wrong = mismatch(value, RESULTS.get(call.op, Any)) or strange(call.op, value)
         if wrong:
             raise self._link.lose(
                 "the agent sends what cannot be understood", f"{call.op}: {wrong}"
