@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 from deployctl.vllm.acceptance import sequential
-from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.judgement import Gate, judge
+from deployctl.vllm.counters.counts import Counts, mean_acceptance_length, pooled
 
 RECORDED = Path(__file__).parents[1] / "tests" / "cases" / "acceptance" / "recorded.json"
 LIMIT = 64

@@ -77,8 +77,8 @@ def smoke(
             metrics_file=metrics_file,
         )
     from deployctl.config.checks import SmokeSettings
+    from deployctl.engine.measure import checks
     from deployctl.report.measured import smoke_lines
-    from deployctl.steps.measuring import checks
 
     with _client(str(url), api_key_env, ca_file) as client:
         name = checks.served_model(client, model)
@@ -138,8 +138,8 @@ def acceptance(
             metrics_file=metrics_file,
         )
     from deployctl.config.checks import AcceptanceSettings
+    from deployctl.engine.measure import checks, offline
     from deployctl.report.measured import acceptance_lines
-    from deployctl.steps.measuring import checks, offline
 
     given = {
         "prompts": prompts,
@@ -207,8 +207,8 @@ def bench(
             quiet=quiet,
         )
     from deployctl.config.checks import AcceptanceSettings
+    from deployctl.engine.measure import checks
     from deployctl.steps import bench as benches
-    from deployctl.steps.measuring import checks
 
     with ExitStack() as stack:
         client = stack.enter_context(_client(str(url), api_key_env, ca_file))

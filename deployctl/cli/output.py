@@ -72,11 +72,12 @@ def _json(document: Any) -> str:
         json.dumps(document, default=str, allow_nan=False)
     except ValueError:
         document = _finite(document)
+    shown = text(readable=True)
     try:
-        text(readable=True).encode(sys.stdout.encoding or "utf-8")
+        shown.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         return text(readable=False)
-    return printable.block(text(readable=True))
+    return printable.block(shown)
 
 
 def _finite(value: Any) -> Any:

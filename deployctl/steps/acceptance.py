@@ -29,13 +29,13 @@ from deployctl.steps.measuring.gates import (
     gate_plan,
     gate_questions,
     one_process,
-    open_client,
 )
+from deployctl.steps.servers.client import open_client
 from deployctl.vllm.acceptance import evidence
-from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
 from deployctl.vllm.client import prompt_sets
+from deployctl.vllm.counters.counts import Counts, mean_acceptance_length, pooled
 
 
 class AcceptanceOptions(Settings):

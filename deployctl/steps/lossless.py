@@ -11,7 +11,7 @@ from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
-from deployctl.steps.measuring.gates import open_client
+from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.plain_server import plain_server
 from deployctl.vllm.acceptance.lossless import compare
 from deployctl.vllm.client import prompt_sets

@@ -23,8 +23,8 @@ from deployctl.steps.measuring.gates import (
     gate_plan,
     gate_questions,
     one_process,
-    open_client,
 )
+from deployctl.steps.servers.client import open_client
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.outcome import REFUSALS
 from deployctl.vllm.client.smoke import Expectation

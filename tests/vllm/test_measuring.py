@@ -17,21 +17,21 @@ from typing import Any
 import pytest
 
 from deployctl.config.checks import SmokeCheck, SmokeRequest, SmokeSettings
-from deployctl.steps.measuring import checks
+from deployctl.engine.measure import checks
 from deployctl.vllm.acceptance.acceptance_log import windows
-from deployctl.vllm.acceptance.counts import (
+from deployctl.vllm.acceptance.judgement import Gate
+from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
+from deployctl.vllm.acceptance.window import Window
+from deployctl.vllm.client import prompt_sets, requests
+from deployctl.vllm.client.client import Client, Request
+from deployctl.vllm.client.outcome import RequestFailed
+from deployctl.vllm.counters.counts import (
     Counts,
     acceptance_rate,
     mean_acceptance_length,
     per_position_rates,
 )
-from deployctl.vllm.acceptance.judgement import Gate
-from deployctl.vllm.acceptance.measurement import Measured, Progress, Protocol, measure
-from deployctl.vllm.acceptance.metrics import in_flight, parse
-from deployctl.vllm.acceptance.window import Window
-from deployctl.vllm.client import prompt_sets, requests
-from deployctl.vllm.client.client import Client, Request
-from deployctl.vllm.client.outcome import RequestFailed
+from deployctl.vllm.counters.metrics import in_flight, parse
 from tests.hosts.lab.ports import free_port
 from tests.hosts.test_units import until
 from tests.vllm.conftest import Demo, Served

@@ -37,7 +37,7 @@ def read_process(
     process's memory lock, which a process stuck in a driver may hold for ever: `read_all` goes on
     without it then.
     """
-    base = _living_base(stat)
+    base = _living_base(stat.pid, stat.state)
     unreadable: List[str] = []
     facts = dict(bare_facts(stat), unreadable=unreadable)
     if base is None:
@@ -48,17 +48,10 @@ def read_process(
         facts["namespaces"] = places.namespaces(stat.pid)
     except PermissionError:
         unreadable.append("ns")
-    placed = False
 
     def known(hidden: Iterable[str] = ()) -> Facts:
-        nonlocal placed
         found = dict(facts, marks=marks.found(), unreadable=[*unreadable, *hidden])
-        if not placed and (unreadable or matters(found)):
-            placed = True
-            place = _place(stat.pid, base, places)
-            facts.update(place)
-            found.update(place)
-        return found
+        return placed(found, places) if unreadable or matters(found) else found
 
     facts["devices"] = sorted(_open_devices(base, devices, marks, unreadable))
     yield known(hidden=("maps", "cmdline"))
@@ -96,13 +89,13 @@ def bare_facts(stat: processes.Stat) -> Facts:
     }
 
 
-def _living_base(stat: processes.Stat) -> Optional[str]:
+def _living_base(pid: int, state: str) -> Optional[str]:
     """Where the tables lie: a process whose first thread has ended lives on in its others."""
-    base = "/proc/%d" % stat.pid
-    if stat.state not in "ZX":
+    base = "/proc/%d" % pid
+    if state not in "ZX":
         return base
     try:
-        threads = [name for name in os.listdir(base + "/task") if name != str(stat.pid)]
+        threads = [name for name in os.listdir(base + "/task") if name != str(pid)]
         for name in threads:
             if namespaces.read_status("%s/task/%s" % (base, name))["State"][0] not in "ZX":
                 return "%s/task/%s" % (base, name)
@@ -111,8 +104,12 @@ def _living_base(stat: processes.Stat) -> Optional[str]:
     return None
 
 
-def _place(pid: int, base: str, places: Places) -> Facts:
-    """Whose a process is and where it runs."""
+def placed(facts: Facts, places: Places) -> Facts:
+    """The same facts, with whose the process is and where it runs."""
+    pid = facts["pid"]
+    base = _living_base(pid, facts["state"])
+    if base is None:
+        return dict(facts, zombie=True)
     status = namespaces.read_status(base)
     uid = int(status["Uid"].split()[0])
     groups = namespaces.cgroups(pid)
@@ -127,7 +124,7 @@ def _place(pid: int, base: str, places: Places) -> Facts:
     # A kernel thread has no executable; that of another user's process may be hidden.
     with suppress(OSError):
         place["executable"] = os.readlink(base + "/exe")
-    return place
+    return dict(facts, **place)
 
 
 def _open_devices(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, Sequence, Set
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..processes import namespaces, processes
 from ..processes.pidfds import HANDLES, Identity
 from ..processes.places import Places
 from .devices import Devices
-from .holders import Facts, read_all, read_process
+from .holders import Facts, placed, read_all, read_process
 
 NAMED = 20
 """Unreadable processes that are named one by one; the rest are counted."""
@@ -25,8 +26,8 @@ def survey(root: str, devices: Devices, patterns: Sequence[str]) -> Dict[str, An
     matter = {pid for pid, entry in facts.items() if look.matters(entry)}
     related = relatives(everyone, matter) - matter
     again = [stat for stat in everyone if stat.pid in related]
-    look.keep_all = True
-    facts.update((entry["pid"], entry) for entry in read_all(again, look.read))
+    known = read_all(again, lambda stat: look.read_related(stat, facts.get(stat.pid)))
+    facts.update((entry["pid"], entry) for entry in known)
     chosen = [facts[pid] for pid in sorted(matter | related) if pid in facts]
     for entry in chosen:
         entry["started"] = processes.started_at(entry["start"])
@@ -52,34 +53,55 @@ class _Look:
         self._devices = devices
         self._patterns = patterns
         self._places = Places()
-        self.keep_all = False
+        self._named: Dict[Tuple[str, ...], bool] = {}
         self.handles: Dict[Identity, int] = {}
 
     def read(self, stat: processes.Stat) -> Iterable[Facts]:
-        # Held before anything is read: what is read then belongs to what is held.
+        """A process's tables; held where it matters."""
+        with self._held(stat) as (now, keep):
+            for facts in read_process(now, self._devices, self._root, self._places, self.matters):
+                if self.matters(facts):
+                    keep()
+                yield facts
+
+    def read_related(self, stat: processes.Stat, before: Optional[Facts]) -> Iterable[Facts]:
+        """A process that matters through another; held. Its tables were read `before`."""
+        with self._held(stat) as (now, keep):
+            keep()
+            if before is None or before["zombie"] or before["start"] != now.start:
+                yield from read_process(now, self._devices, self._root, self._places)
+            else:
+                yield placed(before, self._places)
+
+    @contextmanager
+    def _held(self, stat: processes.Stat) -> Iterator[Tuple[processes.Stat, Callable[[], None]]]:
+        """A process that is held before anything is read: what is read then belongs to what is
+        held. It is let go at the end unless it is to be kept."""
         handle = os.pidfd_open(stat.pid)
-        kept = False
+        identity: Optional[Identity] = None
+
+        def keep() -> None:
+            nonlocal identity
+            identity = (stat.pid, stat.start)
+            self.handles[identity] = handle
+
         try:
             now = processes.read_stat(stat.pid)
             if now is None or now.start != stat.start:
                 raise ProcessLookupError(stat.pid)
-            for facts in read_process(now, self._devices, self._root, self._places, self._is_kept):
-                if not kept and self._is_kept(facts):
-                    self.handles[(now.pid, now.start)] = handle
-                    kept = True
-                yield facts
+            yield now, keep
         finally:
-            if not kept:
+            if identity is None:
                 os.close(handle)
 
-    def _is_kept(self, facts: Facts) -> bool:
-        return self.keep_all or self.matters(facts)
-
     def matters(self, facts: Facts) -> bool:
+        """Whether a process has to do with a GPU or with us by itself."""
         if facts["devices"] or facts["mapped"] or facts["marks"]:
             return True
-        words = [facts["comm"], " ".join(facts["command"])]
-        return any(pattern.search(word) for pattern in self._patterns for word in words)
+        words = (facts["comm"], " ".join(facts["command"]))
+        if words not in self._named:
+            self._named[words] = any(p.search(word) for p in self._patterns for word in words)
+        return self._named[words]
 
 
 def relatives(everyone: Sequence[processes.Stat], of: Set[int]) -> Set[int]:

@@ -1,4 +1,4 @@
-"""Whose turn it is: groups switch wave by wave, as their strategy says."""
+"""Whose turn it is: to take its host's lock, and to switch, wave by wave as the strategy says."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Turns:
         self._fail_fast = fail_fast
         self._group = {p.host.name: group.name for group in groups for p in group.placements}
         self._plans: dict[str, GroupPlan] = {}
+        self._locked: set[str] = set()
         self._waiting: set[str] = set()
         self._ended: set[str] = set()
         self._failed: list[str] = []
@@ -42,6 +43,29 @@ class Turns:
         with self._changed:
             if self._fail_fast:
                 self._check_failed()
+
+    def bound(self, moving: bool) -> bool:
+        """Whether hosts of this run wait for each other while they hold their locks: for a wave, or
+        with `moving` for what a name stands for."""
+        return len(self._group) > 1 and (self._strategy.together or moving)
+
+    def lock(self, host: str) -> None:
+        """Wait until every host whose name comes before this one's has its lock, or has ended.
+
+        Two runs that each hold a lock which the other waits for would wait for ever. Where both
+        take them in one order, neither can.
+        """
+        before = [name for name in self._group if name < host]
+        with self.slots.given(), self._changed:
+            cancel.wait_for(
+                self._changed, lambda: all(one in self._locked | self._ended for one in before)
+            )
+
+    def locked(self, host: str) -> None:
+        """This host's lock is taken."""
+        with self._changed:
+            self._locked.add(host)
+            self._changed.notify_all()
 
     def planned(self, host: str, switches: bool, serves: bool) -> None:
         """What a host has to do is known."""

@@ -50,6 +50,7 @@ from deployctl.steps.interface import (
     SERVICE,
     Answers,
     Deployment,
+    Question,
     Step,
     Unanswered,
 )
@@ -130,13 +131,7 @@ class Worker:
         asked = questions(self.steps, self.wanted)
         if self.options.release:
             asked = {RELEASES: asked[RELEASES]}
-        name, run = self.wanted.profile.name, self.run_record
-        take = lock.take(name, run.run, playbook=run.playbook)
-        answers, (taken,) = ask(connected, asked, [take])
-        if isinstance(taken, RemoteError):
-            self._wait(connected, taken)
-            # What was answered before the other run ended is stale by the time we hold the lock.
-            answers, _ = ask(connected, asked)
+        answers = self._locked(connected, asked)
         slots = self.turns.slots
         self.wanted, answers = settle(
             self.resolution, connected, self.steps, self.wanted, asked, answers, slots
@@ -145,6 +140,23 @@ class Worker:
             return answers
         answers = self._pin(connected, answers, self.options.release)
         rollback.refuse_damaged(self.wanted, answers[RELEASES])
+        return answers
+
+    def _locked(self, connected: Connected, asked: Mapping[str, Question]) -> Answers:
+        """Take the lock and ask in the same round trip, where the lock is free and in no order."""
+        name, run = self.wanted.profile.name, self.run_record
+        take = lock.take(name, run.run, playbook=run.playbook)
+        moving = any(question.moving for question in asked.values())
+        in_order = self.options.lock_wait > 0 and self.turns.bound(moving)
+        if in_order:
+            self.turns.lock(self.record.host)
+        answers, (taken,) = ask(connected, {} if in_order else asked, [take])
+        if isinstance(taken, RemoteError):
+            self._wait(connected, taken)
+        self.turns.locked(self.record.host)
+        if in_order or isinstance(taken, RemoteError):
+            # What was answered before the other run ended is stale by the time we hold the lock.
+            answers, _ = ask(connected, asked)
         return answers
 
     def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:

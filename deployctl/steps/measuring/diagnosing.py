@@ -11,14 +11,14 @@ from deployctl.hosts.operations import files, units
 from deployctl.steps.interface import Context, Unanswered
 from deployctl.steps.models import sources
 from deployctl.steps.verify import VerifyStep
-from deployctl.vllm.acceptance.counts import (
+from deployctl.vllm.acceptance.diagnosis import Facts, diagnose
+from deployctl.vllm.acceptance.measurement import Measured
+from deployctl.vllm.counters.counts import (
     Counts,
     mean_acceptance_length,
     per_position_rates,
     pooled,
 )
-from deployctl.vllm.acceptance.diagnosis import Facts, diagnose
-from deployctl.vllm.acceptance.measurement import Measured
 from deployctl.vllm.drafters import drafter
 from deployctl.vllm.drafters.drafter_shape import shape, text_config
 from deployctl.vllm.serving import serving_log

@@ -1,14 +1,12 @@
-"""What both gates share: when an earlier result still holds, and a client of the served port."""
+"""What the gates share: when an earlier result still holds, and which process was asked."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
@@ -24,7 +22,6 @@ from deployctl.steps.interface import (
 from deployctl.steps.models.loaded_drafter import config_on_disk
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers.process import identity
-from deployctl.vllm.client.client import Client
 
 ASKED = "asked"
 """The evidence's key for the digest of what was asked, so that another one is measured again."""
@@ -118,14 +115,3 @@ def _process(context: Context) -> dict[str, Any]:
 def asked_digest(settings: Any) -> str:
     """A digest of a gate's settings."""
     return digest(settings.model_dump(mode="json"))
-
-
-def api_key(profile: Profile) -> str | None:
-    """The key that requests carry: from the variable that the profile names."""
-    secret = profile.serve.api_key
-    return None if secret is None else os.environ.get(secret.env)
-
-
-def open_client(context: Context) -> Client:
-    """A client of the served port, through a tunnel where one is needed."""
-    return Client(context.base_url(), api_key(context.wanted.profile))

@@ -7,9 +7,9 @@ from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.steps.interface import Context
-from deployctl.vllm.acceptance.counts import Counts
 from deployctl.vllm.acceptance.measurement import Measured, Protocol
 from deployctl.vllm.client import prompt_sets
+from deployctl.vllm.counters.counts import Counts
 
 
 def last_good(context: Context, gate: str, settings: AcceptanceSettings) -> dict[str, Any] | None:

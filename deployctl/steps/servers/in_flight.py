@@ -17,8 +17,8 @@ from deployctl.config.profile import Profile
 from deployctl.hosts.operations import network, units
 from deployctl.hosts.session import Session
 from deployctl.steps.servers.stopping import REQUESTS, base_url, listens_at, stop_unit
-from deployctl.vllm.acceptance import metrics
-from deployctl.vllm.acceptance.unreadable import Unreadable
+from deployctl.vllm.counters import metrics
+from deployctl.vllm.counters.unreadable import Unreadable
 from deployctl.vllm.serving.command import counts_requests
 
 POLL = 0.5

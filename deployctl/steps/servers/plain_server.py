@@ -14,7 +14,7 @@ from deployctl.errors import RemoteError, Undecided
 from deployctl.hosts.operations import files, network, units
 from deployctl.hosts.tunnel import Tunnel
 from deployctl.steps.interface import Context
-from deployctl.steps.measuring.gates import api_key
+from deployctl.steps.servers.client import api_key
 from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.outcome import RequestFailed

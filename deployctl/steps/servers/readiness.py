@@ -12,8 +12,8 @@ from deployctl.hosts.operations import units
 from deployctl.hosts.session import Call
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
-from deployctl.steps.measuring.gates import open_client
 from deployctl.steps.models.loaded_drafter import loaded_drafter
+from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
 from deployctl.steps.servers.stopping import base_url, stop_unit

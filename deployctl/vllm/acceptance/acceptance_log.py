@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from deployctl.vllm.acceptance import log_forms
-from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
 from deployctl.vllm.acceptance.window import RATE_ROUNDED, Span, Window
+from deployctl.vllm.counters.counts import NOTHING, Counts, pooled
 
 QUOTED = 300
 """Characters of a line that are quoted."""
@@ -62,7 +63,7 @@ def scan(lines: Iterable[str]) -> Log:
     found: list[Window] = []
     unread: list[str] = []
     plain = None
-    for text in lines:
+    for text in itertools.chain.from_iterable(map(log_forms.pieces, lines)):
         line = log_forms.read(text)
         if line.window is not None:
             found.append(line.window)

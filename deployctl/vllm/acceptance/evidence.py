@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from deployctl.vllm.acceptance.counts import (
+from deployctl.vllm.acceptance.interval import Interval
+from deployctl.vllm.acceptance.judgement import Certain, Gate, Judgement
+from deployctl.vllm.counters.counts import (
     Counts,
     acceptance_rate,
     conditional_rates,
     mean_acceptance_length,
     per_position_rates,
 )
-from deployctl.vllm.acceptance.interval import Interval
-from deployctl.vllm.acceptance.judgement import Certain, Gate, Judgement
 
 Source = Literal["metrics", "requests", "log"]
 """Where counts come from: /metrics, the server's own count for each request, or its log."""

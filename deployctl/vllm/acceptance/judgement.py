@@ -11,12 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from deployctl.vllm.acceptance.counts import (
-    Counts,
-    acceptance_rate,
-    mean_acceptance_length,
-    per_position_rates,
-)
 from deployctl.vllm.acceptance.interval import (
     Interval,
     Pair,
@@ -26,6 +20,12 @@ from deployctl.vllm.acceptance.interval import (
     ratio_interval,
 )
 from deployctl.vllm.acceptance.window import Span
+from deployctl.vllm.counters.counts import (
+    Counts,
+    acceptance_rate,
+    mean_acceptance_length,
+    per_position_rates,
+)
 
 Verdict = Literal["pass", "fail", "undecided", "no-data", "too-few-drafts", "unknown"]
 

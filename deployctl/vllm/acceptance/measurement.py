@@ -9,16 +9,16 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.vllm.acceptance import sequential
-from deployctl.vllm.acceptance.counts import NOTHING, Counts, pooled
 from deployctl.vllm.acceptance.evidence import Source
 from deployctl.vllm.acceptance.judgement import Gate, Judgement, judge
-from deployctl.vllm.acceptance.metrics import Counters, Restarted, difference, parse
-from deployctl.vllm.acceptance.unreadable import Unreadable
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.client import Client, Request
 from deployctl.vllm.client.context_window import ContextWindow, context_window
 from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.client.prompt_sets import Prompt
+from deployctl.vllm.counters.counts import NOTHING, Counts, pooled
+from deployctl.vllm.counters.metrics import Counters, Restarted, difference, parse
+from deployctl.vllm.counters.unreadable import Unreadable
 
 Progress = Callable[[int, int, Counts], None]
 """Told after each request: how many are done, how many there are at most, counts so far."""

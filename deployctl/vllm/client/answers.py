@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Any
 
 from deployctl.vllm import json_text
-from deployctl.vllm.acceptance.counts import Counts
 from deployctl.vllm.client.server_words import Words, error_of
+from deployctl.vllm.counters.counts import Counts
 
 
 @dataclass(frozen=True)

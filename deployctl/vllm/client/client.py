@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-import httpx
-
 from deployctl import cancel
 from deployctl.vllm import json_text
 from deployctl.vllm.client import address, server_words
@@ -51,6 +49,8 @@ class Client:
     ) -> None:
         self.base_url = base_url.rstrip("/").removesuffix("/v1")
         host = address.host_of(self.base_url)
+        import httpx  # brings rich and click: a sixth of a command that sends no request
+
         self._runner = asyncio.Runner()
         self._http = httpx.AsyncClient(
             # Few bytes that unpack to gigabytes: no answer is taken compressed.
@@ -114,6 +114,15 @@ class Client:
         return self._run(self._exchange.fetch("GET", "/metrics", timeout)).decode(
             "utf-8", "replace"
         )
+
+    def in_flight(self, timeout: float = 2.0) -> int | None:
+        """How many requests the server counts at its door; None where it does not tell. One that
+        was not started to count tells 0."""
+        try:
+            document = self._json("/load", timeout)
+        except RequestFailed:
+            return None
+        return whole(document.get("server_load")) if isinstance(document, Mapping) else None
 
     def count_tokens(
         self, model: str, messages: Sequence[Mapping[str, Any]], timeout: float = 10.0

@@ -9,15 +9,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from deployctl.vllm import json_text
 from deployctl.vllm.client import server_words
 from deployctl.vllm.client.answers import WORD, Answer, Assembly, Malformed, ServerError, read
 from deployctl.vllm.client.event_stream import EventStream
 from deployctl.vllm.client.outcome import RequestFailed, error_answer, refused, translated
+
+if TYPE_CHECKING:
+    import httpx
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ failed") comes last. Warnings, INFO lines and phases that were left explain noth
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,10 +59,13 @@ _FATAL = re.compile(
 _START = re.compile(r"vLLM API server version|non-default args:")
 _NCCL = re.compile(r"NCCL|nccl")
 _LINE_CAUSES = tuple(each for each in causes.SERVER if each.on == "line")
-_ANY_LINE = re.compile(
-    "|".join(re.sub(r"\(\?P<\w+>", "(?:", each.pattern.pattern) for each in _LINE_CAUSES),
-    re.MULTILINE,
-)
+
+
+@functools.cache
+def _any_line() -> re.Pattern[str]:
+    """Any of the causes of single lines."""
+    parts = [re.sub(r"\(\?P<\w+>", "(?:", each.regex) for each in _LINE_CAUSES]
+    return re.compile("|".join(parts), re.MULTILINE)
 
 
 @dataclass
@@ -186,7 +190,7 @@ def _lone_lines(lines: Sequence[Line], fatal: Sequence[Failure]) -> Iterator[_Fo
     for index, line in enumerate(lines):
         if line.system == "nccl" or line.severity not in ("", "error", "fatal") or index in inside:
             continue
-        if _ANY_LINE.search(line.text):
+        if _any_line().search(line.text):
             hit = _match(_LINE_CAUSES, line.text, "")
             if hit:
                 yield _Found(index, known=hit)
@@ -262,7 +266,7 @@ def _match_near(lines: Sequence[Line], failure: Failure) -> tuple[Cause, re.Matc
         return None
     begin = max(0, failure.first - WINDOW)
     for line in reversed(lines[begin : failure.raised[-1].at[-1] + 1]):
-        if not line.record and _ANY_LINE.search(line.text):
+        if not line.record and _any_line().search(line.text):
             return _match(_LINE_CAUSES, line.text, "")
     return None
 

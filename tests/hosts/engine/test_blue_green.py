@@ -29,7 +29,7 @@ from deployctl.hosts.session import Session
 from deployctl.report.serving import status_lines
 from deployctl.steps import registry
 from deployctl.steps.servers import in_flight
-from deployctl.vllm.acceptance import metrics
+from deployctl.vllm.counters import metrics
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.served.client import PollingClient

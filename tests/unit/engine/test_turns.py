@@ -132,6 +132,68 @@ def test_hosts_by_themselves_wait_for_nobody_unless_failing_is_to_be_fast() -> N
         turns.begin()
 
 
+def locks(turns: Turns, host: str, taken: list[str]) -> Callable[[], None]:
+    def work() -> None:
+        with turns.slots.taken():
+            turns.lock(host)
+            taken.append(host)
+            turns.locked(host)
+
+    return work
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_locks_are_taken_in_the_order_of_names(count: int) -> None:
+    taken: list[str] = []
+    turns = Turns(OneByOne(), of("c", "a", "b"), Slots(count))
+    all_of(*(locks(turns, host, taken) for host in ("c", "b", "a")))
+    assert taken == ["a", "b", "c"]
+
+
+def test_a_host_without_a_lock_that_has_ended_is_waited_for_by_nobody() -> None:
+    taken: list[str] = []
+    turns = Turns(OneByOne(), of("a", "b"), Slots())
+    turns.ended("a", failed=True)
+    locks(turns, "b", taken)()
+    assert taken == ["b"]
+
+
+def test_two_runs_whose_hosts_wait_for_each_other_do_not_wait_for_ever() -> None:
+    held = {"a": threading.Lock(), "b": threading.Lock()}
+    together: list[int] = []
+
+    def run(*hosts: str) -> list[Callable[[], None]]:
+        turns, all_locked = Turns(OneByOne(), of(*hosts), Slots()), threading.Barrier(2)
+
+        def one(host: str) -> None:
+            with turns.slots.taken():
+                turns.lock(host)
+                with held[host]:
+                    turns.locked(host)
+                    all_locked.wait()
+                    together.append(sum(lock.locked() for lock in held.values()))
+
+        return [lambda host=host: one(host) for host in hosts]  # type: ignore[misc]
+
+    all_of(*run("a", "b"), *run("b", "a"))
+    assert len(together) == 4
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hosts", "moving", "bound"),
+    [
+        (Recreate(), ("a", "b"), False, False),
+        (Recreate(), ("a", "b"), True, True),
+        (OneByOne(), ("a", "b"), False, True),
+        (OneByOne(), ("a",), True, False),
+    ],
+)
+def test_which_runs_wait_while_they_hold_locks(
+    strategy: Strategy, hosts: tuple[str, ...], moving: bool, bound: bool
+) -> None:
+    assert Turns(strategy, of(*hosts), Slots()).bound(moving) is bound
+
+
 def test_who_waits_for_a_turn_is_interrupted() -> None:
     token, turns = Token(), Turns(OneByOne(), of("a", "b"), Slots(1))
 

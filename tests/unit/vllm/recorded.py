@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from deployctl.vllm.acceptance.counts import Counts
+from deployctl.vllm.counters.counts import Counts
 
 FILE = Path(__file__).parents[2] / "cases" / "acceptance" / "recorded.json"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployctl.vllm.acceptance.acceptance_log import pool, read, windows
-from deployctl.vllm.acceptance.counts import (
+from deployctl.vllm.counters.counts import (
     Counts,
     acceptance_rate,
     mean_acceptance_length,

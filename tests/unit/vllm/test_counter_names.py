@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.metrics import UNTOLD, WITHOUT, parse
-from deployctl.vllm.acceptance.unreadable import Unreadable
+from deployctl.vllm.counters.counts import Counts
+from deployctl.vllm.counters.metrics import UNTOLD, WITHOUT, parse
+from deployctl.vllm.counters.unreadable import Unreadable
 
 STEMS = {"drafts": 100, "draft_tokens": 300, "accepted_tokens": 150}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployctl.vllm.acceptance.counts import (
+from deployctl.vllm.counters.counts import (
     NOTHING,
     Counts,
     acceptance_rate,

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployctl.vllm.acceptance import interval, sequential
-from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.interval import difference_interval
 from deployctl.vllm.acceptance.judgement import Gate, Judgement, judge
 from deployctl.vllm.client.prompt_sets import Prompt, drawn, load
+from deployctl.vllm.counters.counts import Counts, mean_acceptance_length, pooled
 from tests.unit.vllm.recorded import populations
 
 MIXED = [

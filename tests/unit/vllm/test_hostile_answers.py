@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from deployctl.vllm.acceptance import metrics
-from deployctl.vllm.acceptance.unreadable import Unreadable
 from deployctl.vllm.client import text_checks, text_judgement
 from deployctl.vllm.client.answers import WORD, Assembly, Malformed, read
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.event_stream import EventStream
 from deployctl.vllm.client.smoke import Expectation, check
 from deployctl.vllm.client.text_checks import code_blocks, fenced_blocks
+from deployctl.vllm.counters import metrics
+from deployctl.vllm.counters.unreadable import Unreadable
 from tests.unit.vllm.loopback import respond, serving
 from tests.unit.vllm.test_client import ANSWER, asked, failure
 from tests.unit.vllm.test_smoke import answer

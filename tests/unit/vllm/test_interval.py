@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployctl.vllm.acceptance.counts import mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.interval import Ratio, expanded_tail, ratio_interval, t_quantile
+from deployctl.vllm.counters.counts import mean_acceptance_length, pooled
 from tests.unit.vllm.recorded import populations
 
 REPEATS = 200

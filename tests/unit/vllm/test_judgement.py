@@ -7,8 +7,8 @@ import random
 import pytest
 
 from deployctl.vllm.acceptance import sequential
-from deployctl.vllm.acceptance.counts import NOTHING, Counts, mean_acceptance_length, pooled
 from deployctl.vllm.acceptance.judgement import Gate, Verdict, judge
+from deployctl.vllm.counters.counts import NOTHING, Counts, mean_acceptance_length, pooled
 from tests.unit.vllm.recorded import populations
 
 RIGHT = populations()["code"]

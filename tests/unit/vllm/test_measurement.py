@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from deployctl.vllm.acceptance import measurement
-from deployctl.vllm.acceptance.counts import Counts, mean_acceptance_length
 from deployctl.vllm.acceptance.judgement import Gate
 from deployctl.vllm.acceptance.measurement import Measured, Protocol, measure
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.prompt_sets import Prompt
+from deployctl.vllm.counters.counts import Counts, mean_acceptance_length
 from tests.unit.vllm.loopback import respond, serving
 
 K = 3

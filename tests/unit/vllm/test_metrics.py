@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.metrics import Restarted, difference, in_flight, parse
-from deployctl.vllm.acceptance.unreadable import Unreadable
+from deployctl.vllm.counters.counts import Counts
+from deployctl.vllm.counters.metrics import Restarted, difference, in_flight, parse
+from deployctl.vllm.counters.unreadable import Unreadable
 
 CASES = Path(__file__).parents[2] / "cases"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -29,11 +30,17 @@ class Cause:
 
     id: str
     writer: str
-    pattern: re.Pattern[str]
+    regex: str
     sentence: str
     next: str
     phase: str = ""
     on: On = "error"
+    flags: int = re.MULTILINE
+
+    @functools.cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled when first looked for: all of them take as long as a third of our imports."""
+        return re.compile(self.regex, self.flags)
 
     def words(self, template: str, match: re.Match[str]) -> str:
         """A text with the match's groups put in."""
@@ -66,7 +73,7 @@ def cause(
     flags: int = re.MULTILINE,
 ) -> Cause:
     """An entry of a table."""
-    return Cause(id, writer, re.compile(pattern, flags), sentence, next, phase, on)
+    return Cause(id, writer, pattern, sentence, next, phase, on, flags)
 
 
 def _first(names: str, match: re.Match[str]) -> str:

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from deployctl.vllm.acceptance import counter_names
-from deployctl.vllm.acceptance.counter_names import Sums
-from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.unreadable import Unreadable, whole
+from deployctl.vllm.counters import counter_names
+from deployctl.vllm.counters.counter_names import Sums
+from deployctl.vllm.counters.counts import Counts
+from deployctl.vllm.counters.unreadable import Unreadable, whole
 
 IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
 STARTED = "process_start_time_seconds"
@@ -56,7 +54,7 @@ def parse(text: str, model: str | None = None) -> Counters:
     """
     sums = Sums()
     identities: dict[str, float] = {}
-    for name, labels, value in _samples(text):
+    for name, labels, value in _samples(text.removeprefix("\ufeff")):
         if name == STARTED or name.endswith("_created"):
             identities[f"{name}{sorted(labels.items())}"] = value
         else:
@@ -105,6 +103,8 @@ def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
     for line in text.split("\n"):
         if len(line) > LONGEST_LINE:
             raise Unreadable(f"not a Prometheus exposition: a line of {len(line)} characters")
+    from prometheus_client.parser import text_string_to_metric_families
+
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:

@@ -10,11 +10,12 @@ from deployctl.errors import UsageError
 from deployctl.steps import acceptance
 from deployctl.steps.interface import Evidence
 from deployctl.vllm import text_file
-from deployctl.vllm.acceptance import acceptance_log, evidence, metrics
+from deployctl.vllm.acceptance import acceptance_log, evidence
 from deployctl.vllm.acceptance.acceptance_log import Log, LogCounts, Mixed
-from deployctl.vllm.acceptance.counts import NOTHING
 from deployctl.vllm.acceptance.judgement import Certain, Gate, Judgement, judge
-from deployctl.vllm.acceptance.unreadable import Unreadable
+from deployctl.vllm.counters import metrics
+from deployctl.vllm.counters.counts import NOTHING
+from deployctl.vllm.counters.unreadable import Unreadable
 
 LINE_END = re.compile(r"\r\n|\n|\r")
 UNKNOWN_FORM = "lines about speculation are in it in a form that is not understood"

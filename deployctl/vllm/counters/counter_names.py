@@ -17,8 +17,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from deployctl.vllm.acceptance.counts import Counts
-from deployctl.vllm.acceptance.unreadable import Unreadable, whole
+from deployctl.vllm.counters.counts import Counts
+from deployctl.vllm.counters.unreadable import Unreadable, whole
 
 NAME = re.compile(
     r"(?P<prefix>(?:[a-zA-Z0-9_]+[:_])??)(?P<stem>spec_decode_(?:num_(?:drafts|emitted_tokens"

@@ -1,0 +1,1 @@
+"""Gates asked of any server or log, without a run."""

@@ -1,0 +1,1 @@
+"""What a server counts, read from its /metrics. Pure."""
