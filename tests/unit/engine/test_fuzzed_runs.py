@@ -21,6 +21,7 @@ from deployctl.engine.inspect import status
 from deployctl.engine.run import connect, coordinator, plan
 from deployctl.engine.run.options import Options
 from deployctl.errors import HostError
+from deployctl.hosts import session as sessions
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Call, Session
 from deployctl.steps import registry
@@ -121,7 +122,9 @@ class Liar:
         whole = {"id": message["id"], "results": results}
         for _ in range(EACH - 1):
             yield {"id": message["id"], "call": 0, "event": self._random.choice(({}, {"x": 1}))}
-        places = list(_places(results))
+        pairs = zip(results, message["calls"], strict=True)
+        typed = [result for result, call in pairs if call["op"] in vars(sessions)["RESULTS"]]
+        places = list(_places(typed)) or [(whole, "id")]
         for _ in range(self._random.randrange(1, 4)):
             holder, key = self._random.choice(places)
             if isinstance(holder, dict) and self._random.random() < 0.3:
