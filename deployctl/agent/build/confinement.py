@@ -16,6 +16,7 @@ import subprocess
 import time
 from typing import Iterator, List, Sequence
 
+from ..core import trees
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from . import namespaces
@@ -114,7 +115,7 @@ def _make(user: str) -> str:
 def _places(work: str, cache: str) -> List[str]:
     """The user's own folders below `work`. Those of an earlier command are gone."""
     for name in FRESH:
-        shutil.rmtree(os.path.join(work, name), ignore_errors=True)
+        trees.remove(os.path.join(work, name))
     own = [os.path.join(work, name) for name in ("source", *FRESH)]
     for path in (*own, cache):
         os.makedirs(path, exist_ok=True)

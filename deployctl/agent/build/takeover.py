@@ -40,6 +40,17 @@ def take_back(folder: str, user: int) -> None:
     """Make everything in a folder ours. Error `unsafe` names what has no place in it, once all is
     ours: set-uid files and files with capabilities, links of the user's that lead out, devices,
     sockets and pipes."""
+    try:
+        wrong = _taken(folder, user)
+    except (OSError, RecursionError) as error:
+        # Deeper than a path may be long, or than there are descriptors.
+        raise AgentError("unsafe", f"what the build left cannot be taken over: {error}") from error
+    if wrong:
+        more = f", and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise AgentError("unsafe", f"the build left {'; '.join(wrong[:SHOWN])}{more}")
+
+
+def _taken(folder: str, user: int) -> List[str]:
     wrong: List[str] = []
     root = os.path.realpath(folder)
     for entry in _entries(folder):
@@ -52,9 +63,7 @@ def take_back(folder: str, user: int) -> None:
             os.chown(entry.name, *OURS, dir_fd=entry.place, follow_symlinks=False)
         if why:
             wrong.append(f"{entry.path} {why}")
-    if wrong:
-        more = f", and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        raise AgentError("unsafe", f"the build left {'; '.join(wrong[:SHOWN])}{more}")
+    return wrong
 
 
 def _objection(entry: Entry, root: str) -> str:
