@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ DEPTH = 2500
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path) -> Iterator[Path]:
     """A root with a cache that a hostile build has left."""
     cache = tmp_path / "root/caches/deep"
     cache.mkdir(parents=True)
@@ -25,7 +26,9 @@ def root(tmp_path: Path) -> Path:
     (cache / "out").symlink_to(tmp_path)
     dig = f"import os\nfor _ in range({DEPTH}):\n os.mkdir('d'); os.chdir('d')"
     subprocess.run([sys.executable, "-c", dig], cwd=cache, check=True)
-    return tmp_path / "root"
+    yield tmp_path / "root"
+    # pytest's own clearing cannot.
+    subprocess.run(["rm", "-rf", tmp_path / "root"], check=True)
 
 
 def call(root: Path) -> Call:
@@ -50,4 +53,3 @@ def test_it_is_not_taken_over(root: Path) -> None:
     with pytest.raises(AgentError, match="cannot be taken over") as refused:
         take_back(str(root / "caches/deep"), 54321)
     assert refused.value.kind == "unsafe"
-    trees.remove(str(root / "caches/deep"))
