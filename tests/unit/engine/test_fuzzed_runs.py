@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,7 +151,7 @@ def command(
         try:
             if request.param == "up":
                 return coordinator.run(PROFILE, playbook, Options()).exit_code
-            looks = {
+            looks: dict[str, Callable[[], list[dict[str, Any]]]] = {
                 "plan": lambda: coordinator.survey(PROFILE, playbook, Options()),
                 "status": lambda: status.survey(PROFILE)["hosts"],
                 "history": lambda: status.ledger(PROFILE, 9)["hosts"],
