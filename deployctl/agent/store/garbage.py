@@ -21,7 +21,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("caches", "environments", "jobs", "models", "wheels")
+KINDS = ("caches", "environments", "jobs", "models", "shipping", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
@@ -31,17 +31,20 @@ def inventory(call: Call) -> Inventory:
     """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
     id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
     `models`, `mentions`, `bytes`); `environments`,
-    `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
-    first) and, for a job, `state` and `label`."""
+    `jobs`, `models`, `shipping` and `wheels` by name with `bytes` (a hard-linked file counts where
+    it is met first) and, for a job, `state` and `label`."""
     seen: Dict[Inode, bool] = {}
     kept = {name: _profile(call, name, seen) for name in profiles(call)}
-    caches, environments, works, models, wheels = (_stored(call, kind, seen) for kind in KINDS)
+    caches, environments, works, models, shipping, wheels = (
+        _stored(call, kind, seen) for kind in KINDS
+    )
     return {
         "profiles": kept,
         "caches": caches,
         "environments": environments,
         "jobs": {name: _job(call, name, found["bytes"]) for name, found in works.items()},
         "models": models,
+        "shipping": shipping,
         "wheels": wheels,
     }
 

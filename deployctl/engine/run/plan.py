@@ -10,6 +10,7 @@ from deployctl.engine.run.connect import Connected
 from deployctl.errors import ConfigError, HostError, RemoteError
 from deployctl.hosts.session import Call
 from deployctl.steps import facts
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.facts import known_releases
 from deployctl.steps.interface import (
     Answers,
@@ -44,6 +45,8 @@ class HostPlan:
     current: str | None
     steps: tuple[PlannedStep, ...]
     for_release: bool = True
+    deliveries: tuple[Delivery, ...] = ()
+    """What it would get from other hosts, or make for them."""
 
     @property
     def blocked(self) -> PlannedStep | None:
@@ -143,6 +146,7 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
         known_releases(answers)["current"],
         tuple(planned),
         needs_release(steps),
+        tuple(wanted.deliveries.values()),
     )
 
 
