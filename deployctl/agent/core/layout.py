@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any, Dict, List
 
+from ..wire.records import wrong_entry
 from .atomic_files import parse_object, read_json
 from .regular_files import open_regular
 
@@ -157,10 +159,10 @@ def ledger_lines(home: str) -> List[bytes]:
 def entry(line: bytes) -> Dict[str, Any]:
     """An entry from its line. An unreadable line is reported as damaged and does not affect the
     others."""
-    try:
-        return parse_object(line)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        found = parse_object(line)
+        if not wrong_entry(found):
+            return found
     return {"kind": "damaged", "line": line[:200].decode("utf-8", "backslashreplace")}
 
 
