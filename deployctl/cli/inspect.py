@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from deployctl.cli import options, output, running
-from deployctl.errors import NotReady
+from deployctl.errors import NotReady, Undecided
 
 
 def register(app: typer.Typer) -> None:
@@ -25,12 +25,13 @@ def status(
 ) -> None:
     """What serves on each host, since when, and whether it is healthy now."""
     from deployctl.engine.inspect.status import survey
-    from deployctl.report.serving import status_lines
+    from deployctl.report.serving import status_lines, unknown
 
     document = survey(running.load(profile, sets, hosts))
     asked = [host for host in document["hosts"] if not host.get("error")]
-    good = all(host["healthy"] and not host["unproven_release"] for host in asked)
-    code = 0 if good else NotReady.exit_code
+    bad = [host for host in asked if not host["healthy"] or host["unproven_release"]]
+    open_ = bool(bad) and all(unknown(host) and not host["unproven_release"] for host in bad)
+    code = Undecided.exit_code if open_ else NotReady.exit_code if bad else 0
     running.leave(document, status_lines(document), as_json, code)
 
 

@@ -12,6 +12,7 @@ from deployctl.engine.run.plan import HostPlan
 from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
 from deployctl.errors import DeployError
 from deployctl.steps.interface import Change
+from deployctl.steps.servers.stopping import cut_off
 
 SCHEMA = "deployctl.report/1"
 PLAN_SCHEMA = "deployctl.plan/1"
@@ -45,6 +46,7 @@ def _host(host: HostRecord) -> dict[str, Any]:
         "round_trips": host.round_trips,
         "without_service": host.without_service and round(host.without_service, 3),
         "still_without_service": host.still_without_service,
+        "cut_off": cut_off(step.evidence for step in host.steps if step.status != "unchanged"),
         "gaps": [round(gap, 3) for gap in host.gaps],
         "error": _error(host.error),
         "way_back_error": _error(host.way_back),

@@ -7,6 +7,7 @@ from typing import Any
 
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVICE
+from deployctl.steps.servers.stopping import REQUESTS, in_words
 
 OUTCOMES = {
     "changed": "done: the host was changed as asked, no server was started",
@@ -50,14 +51,17 @@ def now_serving(host: Mapping[str, Any]) -> str:
 
 
 def gap(host: Mapping[str, Any]) -> str:
-    """How long nothing served, where the run interrupted what did; empty where it did not."""
+    """What the run cost those who were served: how long nothing served, and how many requests were
+    cut off; empty where it cost nothing."""
+    cut = in_words({REQUESTS: host})
     seconds = host.get("without_service")
     if seconds is None:
-        return ""
+        return cut
     gaps: Sequence[float] = host.get("gaps") or ()
     parts = f", in {len(gaps)} gaps: {', '.join(f'{one:.1f}' for one in gaps)} s"
     still = ", still down" if host.get("still_without_service") else ""
-    return f"without service for {seconds:.1f} s{parts if len(gaps) > 1 else ''}{still}"
+    away = f"without service for {seconds:.1f} s{parts if len(gaps) > 1 else ''}{still}"
+    return f"{away}, {cut}" if cut else away
 
 
 def drifted(step: Mapping[str, Any]) -> str:

@@ -47,6 +47,14 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {gate:<9} last verdict {said['verdict']}, measured{of} {when(said['time'])}"
 
 
+def unknown(host: Mapping[str, Any]) -> bool:
+    """Whether a host's server may be healthy: all that was asked is well, but whether it generates
+    is not known."""
+    health = host.get("health") or {}
+    running = host["state"] == "running" and health.get("status") == 200
+    return running and host.get("generates") is None and not host["healthy"]
+
+
 def _gone(host: Mapping[str, Any]) -> str:
     """The release of a server that is gone without having been stopped."""
     last = host.get("last_serving")
@@ -72,6 +80,8 @@ def _open_run(begun: Mapping[str, Any]) -> str:
 
 
 def _headline(host: Mapping[str, Any]) -> str:
+    if unknown(host):
+        return "it answers, and whether it generates is unknown"
     if not host["healthy"]:
         return WORDS.get(host["state"], "NOT healthy")
     if host["unproven_release"]:

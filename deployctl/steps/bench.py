@@ -149,9 +149,19 @@ def _levels(title: str, levels: list[Mapping[str, Any]]) -> Iterator[str]:
             f"{_milliseconds(level['per_output_token']):>20}  "
             f"{'-' if length is None else f'{length:.2f}':>6}  {level['failed']:>6}"
         )
+        if level.get("other_tokens") or level.get("in_flight_before"):
+            yield f"           {_others(level)}: not the speed of these requests alone"
         if not level.get("settled", True) and not level["failed"]:
             rounds = [f"{one:.1f}" for one in (*level["warm_up"], speed or 0.0)]
             yield f"           not settled: {' '.join(rounds)} tokens/s, round by round"
+
+
+def _others(level: Mapping[str, Any]) -> str:
+    found = {
+        "requests of others in flight before it": level.get("in_flight_before"),
+        "tokens of others meanwhile": level.get("other_tokens"),
+    }
+    return ", ".join(f"{count} {what}" for what, count in found.items() if count)
 
 
 def _milliseconds(spread: Mapping[str, float] | None) -> str:

@@ -65,8 +65,11 @@ class ReadyStep(Step):
         generates, why = life.generates(answers)
         if generates is False:
             return Plan("check", reason=f"it does not generate: {why}")
+        unknown = "" if generates else f"whether it generates is unknown: {why}"
+        if unknown and not life.refuses(answers):
+            return Plan("check", reason=unknown)
         evidence = {name: unit[name] for name in ("pid", "start", "started", "release", "restarts")}
-        return Plan("unchanged", evidence=evidence)
+        return Plan("unchanged", reason=unknown, evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
         readiness = Readiness(self, context)

@@ -134,6 +134,8 @@ class RehearseStep(Step):
         forms = {"max_model_len": "context {}", "dtype": "{}", "kv_cache_dtype": "KV cache {}"}
         parts = [form.format(made[name]) for name, form in forms.items() if made.get(name)]
         parts += [f"attention by {evidence['backend']}"] if evidence.get("backend") else []
+        if made.get("device") == "cuda" and evidence.get("cuda") is False:
+            parts.append("CUDA was not initialised")
         return ": ".join(("vLLM accepts the start", ", ".join(parts))).removesuffix(": ")
 
     def _carry_out(self, context: Context, launch: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -177,6 +179,10 @@ def _remarks(answer: Mapping[str, Any]) -> list[dict[str, str]]:
     if answer["outcome"] not in ("accepted", "refused"):
         say = f"the start was not rehearsed: {answer.get('words')}"
         remarks.append({"name": "rehearsal", "verdict": "unknown", "message": say, "say": say})
+    if answer.get("cuda"):
+        opened = ", ".join(answer.get("devices") or ()) or "a context of PyTorch's"
+        say = f"the rehearsal initialised CUDA beside what serves: {opened}"
+        remarks.append({"name": "cuda", "verdict": "warning", "message": say, "say": say})
     if answer.get("selection"):
         say = f"vLLM's selector of attention backends says: {answer['selection']}"
         remarks.append({"name": "backend", "verdict": "warning", "message": say, "say": say})

@@ -69,9 +69,11 @@ def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
     if not told["gpus"]:
         return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
     apps = nvml.apps(told["gpus"])
+    unified.mark(told["gpus"])
     answer = _present(told["gpus"], None)
     answer.update(remarks=[unknown], apps=apps or [])
     answer["apps_unknown"] = "NVML does not report the processes" if apps is None else None
+    unified.fill(told["gpus"], answer["apps"], answer["apps_unknown"])
     return answer
 
 

@@ -96,10 +96,12 @@ class Nvml:
             try:
                 return ask()
             except (Refused, AttributeError) as error:
-                unknown[field] = str(error)
+                # In the words of nvidia-smi, for a GPU that has no such thing.
+                missing = isinstance(error, Refused) and error.code == NOT_SUPPORTED
+                unknown[field] = "[Not Supported]" if missing else str(error)
                 return None
 
-        memory = told("memory", lambda: self._memory(handle))
+        memory = told("memory.total", lambda: self._memory(handle))
         return {
             "index": index,
             "uuid": self.text("nvmlDeviceGetUUID", handle),

@@ -15,12 +15,16 @@ NONE_OF_ITS_OWN = re.compile(r"\[?(N/A|Not Supported)\]?", re.IGNORECASE)
 
 
 def mark(gpus: List[Dict[str, Any]], meminfo: Optional[str] = None) -> None:
-    """Say of each GPU whether its memory is the machine's (`unified`), and how much that is."""
+    """Say of each GPU whether its memory is the machine's (`unified`), how much that is, and how
+    much of it the kernel could give away now (`memory_available`, as vLLM counts it)."""
+    if meminfo is None:
+        meminfo = _meminfo()
     for gpu in gpus:
         words = gpu["unknown"].get("memory.total")
         gpu["unified"] = words is not None and NONE_OF_ITS_OWN.fullmatch(words) is not None
         if gpu["unified"]:
-            gpu["memory_total"] = machine_mib(meminfo)
+            gpu["memory_total"] = _mib(meminfo, "MemTotal")
+            gpu["memory_available"] = _mib(meminfo, "MemAvailable")
 
 
 def fill(
@@ -36,13 +40,14 @@ def fill(
         gpu["memory_used"] = sum(held) if known else None
 
 
-def machine_mib(meminfo: Optional[str] = None) -> Optional[int]:
-    """The machine's memory in MiB."""
-    if meminfo is None:
-        try:
-            with open("/proc/meminfo", encoding="ascii") as file:
-                meminfo = file.read()
-        except OSError:
-            return None
-    found = re.search(r"^MemTotal:\s*(\d+) kB$", meminfo, re.MULTILINE)
+def _meminfo() -> str:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _mib(meminfo: str, name: str) -> Optional[int]:
+    found = re.search(r"^%s:\s*(\d+) kB$" % name, meminfo, re.MULTILINE)
     return int(found.group(1)) // 1024 if found else None

@@ -135,7 +135,7 @@ def _host(answers: Answers) -> dict[str, Any]:
         "generates": generates if runs else None,
         "generates_why": why if runs else "",
         "in_flight": life.in_flight(answers) if runs else None,
-        "healthy": unit["state"] == "running" and _answers(health) and generates is not False,
+        "healthy": unit["state"] == "running" and _answers(health) and generates is True,
         "drift": None if other else _drift(evidence.get(DrafterStep.name, {}), answers),
         "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
         **{gate: gates.get(gate) if runs else None for gate in registry.names("gate")},

@@ -64,7 +64,8 @@ def _unlisted(url: str, error: RequestFailed) -> DeployError:
         )
     if error.kind in REFUSALS:
         return Undecided(url, "/v1/models", str(error), next=AGAIN[error.kind])
-    if error.kind in ("unavailable", "timeout", "stalled", "early-close"):
+    broken = error.status is not None and error.status >= 500
+    if broken or error.kind in ("unavailable", "timeout", "stalled", "early-close"):
         return NotReady(
             url,
             "/v1/models",

@@ -64,6 +64,16 @@ def _left_out(gpu: Gpu) -> bool:
     return bool(gpu.get("unified")) and gpu["memory_used"] is None
 
 
+def available(now: Scene, gpu: Gpu) -> int | None:
+    """MiB that can be had on a GPU that shares the machine's memory; None for any other one, and
+    while something runs that will be stopped: how much of the machine's memory that frees is not
+    known."""
+    if not gpu.get("unified") or now.selection.stop:
+        return None
+    found: int | None = gpu.get("memory_available")
+    return found
+
+
 def _unreadable(wanted: Deployment, now: Scene) -> Iterator[str]:
     """GPUs of which it could not be proven that they are free, whatever were stopped."""
     if clean_options.resets(wanted):

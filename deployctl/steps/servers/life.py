@@ -16,6 +16,8 @@ from deployctl.steps.models.sources import Secret
 from deployctl.steps.servers.client import api_key
 from deployctl.steps.servers.in_flight import counted
 from deployctl.steps.servers.stopping import base_url
+from deployctl.vllm.client.outcome import REFUSALS, kind_of
+from deployctl.vllm.client.server_words import of_body
 
 LIFE, LOAD = "life", "load"
 WITHIN = 10.0
@@ -50,19 +52,31 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
         unknown = answers.unknown(LIFE)
         return None, unknown.reason if unknown else "not asked"
     status = answer["status"]
+    if status is None:
+        flying = in_flight(answers)
+        beside = "" if flying is None else f", {flying} requests in flight"
+        return False, f"no completion: {answer['error']}{beside}"
+    if status == 200 and _completed(answer["body"]):
+        return True, ""
+    said = of_body(answer["body"].encode())
+    words = f": {said.text}" if said.text else ""
+    # An error may come with the status of an answer.
+    kind = kind_of(said.code or status)
+    if kind in REFUSALS:
+        wants = ": it wants an API key" if kind == "key" else ""
+        return None, f"/v1/completions answers {said.code or status}{words}{wants}"
     if status == 200:
-        return (
-            (True, "") if _has_text(answer["body"]) else (False, "an answer without a completion")
-        )
-    if status in (401, 403):
-        return None, f"/v1/completions answers {status}: it wants an API key"
+        return False, f"an answer without a completion{words}"
     if status in (404, 405):
-        return None, f"/v1/completions answers {status}: it has no such endpoint"
-    if status is not None:
-        return False, f"/v1/completions answers {status}"
-    flying = in_flight(answers)
-    beside = "" if flying is None else f", {flying} requests in flight"
-    return False, f"no completion: {answer['error']}{beside}"
+        return None, f"/v1/completions answers {status}{words or ': it has no such endpoint'}"
+    return False, f"/v1/completions answers {status}{words}"
+
+
+def refuses(answers: Answers) -> bool:
+    """Whether it is alive and lets nobody ask: without its key, or too often."""
+    answer = answers.get(LIFE)
+    status = answer and answer["status"]
+    return bool(status) and kind_of(of_body(answer["body"].encode()).code or status) in REFUSALS
 
 
 def in_flight(answers: Answers) -> int | None:
@@ -71,7 +85,7 @@ def in_flight(answers: Answers) -> int | None:
     return counted(answers.get("unit") or {}, answers.get(LOAD))
 
 
-def _has_text(body: str) -> bool:
+def _completed(body: str) -> bool:
     try:
         document: Mapping[str, Any] = json.loads(body)
         return bool(document["choices"])

@@ -136,7 +136,18 @@ def held(wanted: Deployment, answers: Answers) -> Iterator[str]:
     for gpu in clearing.whole_gpus(now):
         stays = clearing.stays(now, gpu)
         total = gpu.get("memory_total")
-        if total is None or not stays:
+        if total is None:
+            continue
+        available = clearing.available(now, gpu)
+        if available is not None:
+            share = Share(total, available, wanted.profile.serve.gpu_memory_utilization)
+            if share.too_much:
+                yield (
+                    f"GPU {gpu['index']} shares the machine's memory, of which {available} MiB are "
+                    f"available; {share.sentence()}, or free some of it"
+                )
+                continue
+        if not stays:
             continue
         kept = sum(verdict.process.memory or 0 for verdict in stays)
         share = Share(total, total - kept, wanted.profile.serve.gpu_memory_utilization)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,7 +63,7 @@ def scan(lines: Iterable[str]) -> Log:
     found: list[Window] = []
     unread: list[str] = []
     plain = None
-    for text in lines:
+    for text in itertools.chain.from_iterable(map(log_forms.pieces, lines)):
         line = log_forms.read(text)
         if line.window is not None:
             found.append(line.window)

@@ -17,6 +17,7 @@ count follows from a rate alone.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ LONGEST = 1 << 14
 COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 VLLM = re.compile(r"(?<!\w)Spec(?:Decoding|ulative) metrics: *(?P<fields>.*)$")
 LLAMA = re.compile(r"draft acceptance(?: rate)? *= *(?P<fields>.*)$")
+BEGINS = re.compile(r"(?<!\w)Spec(?:Decoding|ulative) metrics:|draft acceptance(?: rate)? *=")
 STATISTICS = re.compile(r"\bstatistics +(?P<kind>[\w-]+): *(?P<fields>.*#gen tokens.*)$")
 NUMBER = r"(-?nan|-?\d+(?:\.\d+)?)"
 COUNT = r"(\d{1,15})(?!\d|\.\d)"
@@ -74,6 +76,16 @@ class Line:
 
 
 NOTHING = Line()
+
+
+def pieces(text: str) -> list[str]:
+    """A line of a file, cut where the figures of another line begin: lines that were written by
+    several processes at once, or joined by who copied them, lie in one."""
+    begin = [found.start() for found in BEGINS.finditer(text)]
+    if len(begin) < 2:
+        return [text]
+    cuts = [0, *begin[1:], len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(cuts)]
 
 
 def read(text: str) -> Line:

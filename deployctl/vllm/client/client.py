@@ -115,6 +115,15 @@ class Client:
             "utf-8", "replace"
         )
 
+    def in_flight(self, timeout: float = 2.0) -> int | None:
+        """How many requests the server counts at its door; None where it does not tell. One that
+        was not started to count tells 0."""
+        try:
+            document = self._json("/load", timeout)
+        except RequestFailed:
+            return None
+        return whole(document.get("server_load")) if isinstance(document, Mapping) else None
+
     def count_tokens(
         self, model: str, messages: Sequence[Mapping[str, Any]], timeout: float = 10.0
     ) -> int | None:

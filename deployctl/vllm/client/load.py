@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import quantiles
 from typing import Any
@@ -69,8 +70,9 @@ def run(client: Client, load: Load, told: Told) -> Speeds:
     levels: list[dict[str, Any]] = []
     for concurrency in load.concurrencies:
         told(concurrency, len(bodies))
+        others = client.in_flight()
         level, ended = _warmed(client, bodies, concurrency)
-        levels.append(level)
+        levels.append(level | {"in_flight_before": others})
         if ended is not None:
             return Speeds(levels, ended)
     return Speeds(levels)
@@ -85,7 +87,7 @@ def _warmed(
         level, answers = _round(client, bodies, concurrency)
         speed = level["tokens_per_second"]
         settled = bool(before) and speed is not None and speed <= before[-1] * (1 + AGREE)
-        ended = _ended(concurrency, answers)
+        ended = _ended(client, concurrency, answers)
         if settled or ended is not None or len(before) + 1 >= ROUNDS:
             return level | {"warm_up": before, "settled": settled}, ended
         before.append(speed or 0.0)
@@ -101,11 +103,15 @@ def _round(
     return _level(concurrency, answers, seconds, counted, _counters(client)), answers
 
 
-def _ended(concurrency: int, answers: Sequence[Answer | RequestFailed]) -> Ended | None:
+def _ended(
+    client: Client, concurrency: int, answers: Sequence[Answer | RequestFailed]
+) -> Ended | None:
     failures = [answer for answer in answers if isinstance(answer, RequestFailed)]
     gone = [failure for failure in failures if failure.kind in GONE]
     if gone:
-        return Ended(concurrency, gone[0].kind, str(gone[0]))
+        held = client.in_flight()
+        beside = f"; the server has {held} requests in flight" if held else ""
+        return Ended(concurrency, gone[0].kind, f"{gone[0]}{beside}")
     if failures and len(failures) == len(answers):
         return Ended(concurrency, failures[0].kind, f"every request failed: {failures[0]}")
     return None
@@ -164,7 +170,7 @@ def _level(
         "tokens_per_second": tokens / seconds if good else None,
         "first_token": spread([a.first_token for a in good if a.first_token is not None]),
         "per_output_token": spread([value for a in good if (value := per_token(a)) is not None]),
-        **_accepted(before, after),
+        **_counted(before, after, None if failed else tokens),
     }
 
 
@@ -183,17 +189,19 @@ def _counters(client: Client) -> Counters | None:
         return None
 
 
-def _accepted(before: Counters | None, after: Counters | None) -> dict[str, float | None]:
-    """Acceptance over a level, as /metrics counts it; None where it does not."""
-    counts = None
+def _counted(
+    before: Counters | None, after: Counters | None, ours: int | None
+) -> dict[str, float | int | None]:
+    """Acceptance over a level, and the tokens of others in it, as /metrics counts them; None where
+    it does not."""
+    found: Counters | None = None
     if before is not None and after is not None:
-        try:
-            counts = difference(before, after).spec
-        except Restarted:
-            counts = None
-    if counts is None:
-        return {"mean_acceptance_length": None, "acceptance_rate": None}
+        with suppress(Restarted):
+            found = difference(before, after)
+    counts = None if found is None else found.spec
+    made = None if found is None else found.generation_tokens
     return {
-        "mean_acceptance_length": mean_acceptance_length(counts),
-        "acceptance_rate": acceptance_rate(counts),
+        "mean_acceptance_length": None if counts is None else mean_acceptance_length(counts),
+        "acceptance_rate": None if counts is None else acceptance_rate(counts),
+        "other_tokens": None if made is None or ours is None else max(0, made - ours),
     }

@@ -22,14 +22,19 @@ Kind = Literal[
 REFUSALS = ("key", "forbidden", "busy")
 """Ends of a request that say nothing about the server but that it is alive."""
 
+FORBIDDEN = (402, 403, 407, 451)
+"""Statuses with which a server, or a proxy before it, refuses a client: no credit, no right, no
+login at the proxy, no permission by law."""
+
 
 class RequestFailed(Exception):
     """A request without a usable answer.
 
     `kind`: refused (no connection) · timeout (the whole time was used up) · stalled (it fell
     silent in the middle) · early-close · bad-answer (not the JSON of an answer) · too-large ·
-    busy (429) · unavailable (502, 503, 504) · key (401) · forbidden (403) · http (any other
-    status). `status` is the HTTP status, or that which an error in an answer names.
+    busy (429) · unavailable (502, 503, 504, and those of proxies from 520 on) · key (401) ·
+    forbidden (402, 403, 407, 451) · http (any other status). `status` is the HTTP status, or that
+    which an error in an answer names.
     """
 
     def __init__(self, kind: Kind, message: str, status: int | None = None) -> None:
@@ -69,12 +74,7 @@ def translated() -> Iterator[None]:
 
 def kind_of(status: int) -> Kind:
     """The outcome that an HTTP status other than 200 stands for."""
-    kinds: dict[int, Kind] = {
-        401: "key",
-        403: "forbidden",
-        429: "busy",
-        502: "unavailable",
-        503: "unavailable",
-        504: "unavailable",
-    }
-    return kinds.get(status, "http")
+    if status in (502, 503, 504) or 520 <= status <= 599:
+        return "unavailable"
+    kinds: dict[int, Kind] = {401: "key", 429: "busy"}
+    return "forbidden" if status in FORBIDDEN else kinds.get(status, "http")

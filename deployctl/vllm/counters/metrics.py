@@ -54,7 +54,7 @@ def parse(text: str, model: str | None = None) -> Counters:
     """
     sums = Sums()
     identities: dict[str, float] = {}
-    for name, labels, value in _samples(text):
+    for name, labels, value in _samples(text.removeprefix("\ufeff")):
         if name == STARTED or name.endswith("_created"):
             identities[f"{name}{sorted(labels.items())}"] = value
         else:

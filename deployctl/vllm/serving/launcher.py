@@ -11,11 +11,14 @@ GPU memory is taken. The answer is one line on standard output, `ANSWER` and a J
 
     outcome        accepted, refused (vLLM raised an exception, or its parser an error), ended (it
                    left without a word), or unsupported (this vLLM configures itself elsewhere)
-    stage          what it was at: importing, parsing or configuring
+    stage          what it was at: importing, parsing, configuring, or preparing (a loader of
+                   weights and the tokenizer, from the finished configuration)
     error, words   the exception's type and text, or the parser's complaint
+    kinds          the exception's type and those that it is derived from
     resolved       what vLLM made of the options, by name
     selection      why vLLM's selector of attention backends refuses the one asked for, if it does
-    cuda           whether CUDA was initialised on the way
+    cuda           whether CUDA was initialised on the way, and so held memory of a GPU
+    devices        GPUs' device files that are open at its end
     imports, configuration   seconds
 """
 
@@ -64,7 +67,17 @@ RESOLVED = {
     "draft_dtype": ("speculative_config.draft_model_config.dtype",),
 }
 """Where vLLM's configuration (0.19 to 0.33) holds what is reported, the newest place first."""
+PARTS = (
+    ("vllm.model_executor.model_loader", "get_model_loader", "load_config"),
+    ("vllm.tokenizers", "cached_tokenizer_from_config", "model_config"),
+    ("vllm.transformers_utils.tokenizer", "cached_tokenizer_from_config", "model_config"),
+)
+"""What a server makes of its configuration (0.19 to 0.33): the module, the function, and what it
+takes; of one that has moved the newest place first."""
 ANSWER = "deployctl-rehearsal: "
+UVM = "/dev/nvidia-uvm"
+"""Opened by cuInit, and neither by NVML nor by nvidia-smi."""
+DEVICES = ("/dev/nvidia", "/dev/nvhost", "/dev/nvmap", "/dev/dri/", "/dev/kfd")
 WORDS = 4000
 """Characters of an exception's text that are kept."""
 NOTHING = object()
@@ -96,7 +109,8 @@ class Rehearsal:
             return self._refused(error)
         except SystemExit as error:
             if self._complaint is not None:
-                return self._tell("refused", error="ArgumentError", words=self._complaint)
+                name = "ArgumentError"
+                return self._tell("refused", error=name, kinds=[name], words=self._complaint)
             return self._tell("ended", words=f"it ended with status {error.code}")
         except BaseException as error:
             return self._refused(error)
@@ -111,6 +125,8 @@ class Rehearsal:
         def told(own: Any, *args: Any, **kwargs: Any) -> Any:
             self._next("configuring")
             config = made(own, *args, **kwargs)
+            self._next("preparing")
+            prepare(config)
             more = {"resolved": resolved(config), **selection(config)}
             self._leave(self._tell("accepted", **more))
 
@@ -131,16 +147,18 @@ class Rehearsal:
 
     def _refused(self, error: BaseException) -> int:
         traceback.print_exception(type(error), error, error.__traceback__)
-        return self._tell("refused", error=type(error).__name__, words=str(error)[:WORDS])
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        return self._tell("refused", error=kinds[0], kinds=kinds, words=str(error)[:WORDS])
 
     def _tell(self, outcome: str, **more: Any) -> int:
         stage = self._stage
         self._next("")
-        torch = sys.modules.get("torch")
+        devices = open_devices()
         answer = {
             "outcome": outcome,
             "stage": stage,
-            "cuda": bool(torch is not None and torch.cuda.is_initialized()),
+            "cuda": UVM in devices or torch_initialised(),
+            "devices": devices,
             "imports": self._seconds.get("importing"),
             "configuration": self._seconds.get("configuring"),
             **more,
@@ -154,6 +172,25 @@ class Rehearsal:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def torch_initialised() -> bool:
+    """Whether PyTorch has a CUDA context."""
+    torch = sys.modules.get("torch")
+    return bool(torch is not None and torch.cuda.is_initialized())
+
+
+def open_devices(fds: str = "/proc/self/fd") -> list[str]:
+    """Device files of GPUs that this process has open."""
+    found = set()
+    for fd in Path(fds).iterdir():
+        try:
+            target = str(fd.readlink())
+        except OSError:
+            continue
+        if target.startswith(DEVICES):
+            found.add(target)
+    return sorted(found)
 
 
 def resolved(config: Any) -> dict[str, Any]:
@@ -188,6 +225,26 @@ def plain(value: Any) -> Any:
     if isinstance(value, type):
         return value.__name__
     return str(value).replace("torch.", "", 1)
+
+
+def prepare(config: Any) -> None:
+    """Have made what a server makes before it reads weights: raises as the server would. Where
+    this vLLM makes it elsewhere, or otherwise, nothing is made."""
+    skips = _at(config, "model_config.skip_tokenizer_init") is True
+    seen = set()
+    for module, name, part in PARTS:
+        given = _at(config, part)
+        if name in seen or given in (None, NOTHING) or (skips and part == "model_config"):
+            continue
+        try:
+            make = getattr(import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+        seen.add(name)
+        try:
+            make(given)
+        except (AttributeError, TypeError):
+            traceback.print_exc()
 
 
 def selection(config: Any) -> dict[str, Any]:

@@ -24,8 +24,8 @@ LASTING = frozenset(
         "ValueError",
     }
 )
-"""Exceptions that come back as long as nothing about the start changes; a network's or a disk's
-may not."""
+"""Exceptions that come back as long as nothing about the start changes, as do those derived from
+them; a network's or a disk's (OSError) may not."""
 SENTENCE = 300
 
 
@@ -74,8 +74,10 @@ def refused(answer: Mapping[str, Any]) -> bool:
 
 def lasts(answer: Mapping[str, Any]) -> bool:
     """Whether the same start would be answered in the same way again."""
-    accepted = answer["outcome"] == "accepted"
-    return accepted or (refused(answer) and answer.get("error") in LASTING)
+    if answer["outcome"] == "accepted":
+        return True
+    kinds = {answer.get("error"), *(answer.get("kinds") or ())}
+    return refused(answer) and bool(kinds & LASTING) and "OSError" not in kinds
 
 
 def sentence(answer: Mapping[str, Any]) -> str:

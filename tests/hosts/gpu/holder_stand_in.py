@@ -7,6 +7,7 @@ should, and prints its PID; `be JSON` becomes one in place. The JSON:
     devices       device files to hold open
     mapped        device files to map and then close
     memory        MiB that nvidia-smi's stand-in shall count for it
+    draws         it only draws: no compute process for nvidia-smi's stand-in
     deaf          take no notice of SIGTERM
     releases      on SIGTERM let go of the devices, and live on
     block         a file to write to, once SIGUSR1 arrives
@@ -34,6 +35,7 @@ class Spec(TypedDict, total=False):
     devices: list[str]
     mapped: list[str]
     memory: int
+    draws: bool
     deaf: bool
     releases: bool
     block: str
@@ -61,6 +63,7 @@ def become(spec: Spec, tell: int) -> NoReturn:
     os.set_inheritable(tell, True)
     environment = {"SPEC": json.dumps(spec), "TELL": str(tell), "PATH": os.environ["PATH"]}
     environment["GPU_MEMORY_MIB"] = str(spec.get("memory", 0))
+    environment["GPU_TYPE"] = "G" if spec.get("draws") else "C"
     program = os.open(SCRIPT, os.O_RDONLY)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream, source in ((0, program), (1, nothing), (2, nothing)):

@@ -4,10 +4,11 @@
 /stand_in/gpus.json says what cannot be real:
     {"driver": "580.159.04",
      "gpus": [{"uuid": "GPU-…", "minor": 0, "total": 143771, "extra": 0, "mig": "Disabled",
-               "odd": {"memory.used": "[GPU requires reset]"}}],
+               "odd": {"memory.used": "[GPU requires reset]"}, "app_memory": "[N/A]"}],
      "says": {"status": 9, "stdout": "…"},   instead of any answer
      "hangs": false, "hide": ["compute_cap"], "links": "…text of topo -m…"}
-A process's memory is GPU_MEMORY_MIB of its environment; `extra` is in use by nobody.
+A process's memory is GPU_MEMORY_MIB of its environment; `extra` is in use by nobody. One with
+GPU_TYPE=G only draws: the table shows it, and the query for compute processes does not.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Gpu(Always, total=False):
     extra: int
     mig: str
     odd: dict[str, str]
+    app_memory: str
 
 
 class Said(TypedDict):
@@ -74,15 +76,32 @@ def holders(gpus: Sequence[Gpu]) -> Iterator[tuple[int, Gpu]]:
             yield int(process.name), gpu
 
 
-def memory(pid: int) -> int:
+def variable(pid: int, name: str) -> str:
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     except OSError:
-        return 0
-    found = [
-        entry.partition("=")[2] for entry in environment if entry.startswith("GPU_MEMORY_MIB=")
-    ]
-    return int(found[0]) if found else 0
+        return ""
+    found = [entry.partition("=")[2] for entry in environment if entry.startswith(f"{name}=")]
+    return found[0] if found else ""
+
+
+def memory(pid: int) -> int:
+    return int(variable(pid, "GPU_MEMORY_MIB") or 0)
+
+
+def shown_memory(pid: int, gpu: Gpu) -> str:
+    return gpu.get("app_memory", str(memory(pid)))
+
+
+def print_processes(gpus: Sequence[Gpu], held: Sequence[tuple[int, Gpu]]) -> int:
+    """The part of the table that names processes."""
+    print("| Processes:                                                            |")
+    for pid, gpu in held:
+        kind, used = variable(pid, "GPU_TYPE") or "C", shown_memory(pid, gpu)
+        used = f"{used}MiB" if used.isdigit() else "N/A"
+        index = gpus.index(gpu)
+        print(f"|  {index:>3}   N/A  N/A  {pid:>14}    {kind:>3}   {title(pid):<40} {used:>9} |")
+    return 0
 
 
 def title(pid: int) -> str:
@@ -155,11 +174,14 @@ def main(arguments: Sequence[str]) -> int:
                 "gpu_uuid": gpu["uuid"],
                 "pid": pid,
                 "process_name": title(pid),
-                "used_memory": memory(pid),
+                "used_memory": shown_memory(pid, gpu),
             }
             for pid, gpu in held
+            if variable(pid, "GPU_TYPE") != "G"
         ]
         return print_table(query[2].split(","), rows, state)
+    if not arguments:
+        return print_processes(gpus, held)
     if arguments[:2] == ["topo", "-m"]:
         print(state.get("links", "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n"))
         return 0

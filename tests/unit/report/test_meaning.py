@@ -83,3 +83,18 @@ def test_down_and_the_way_back_are_told() -> None:
     told = list(lines(back))
     assert "  serves again: release 8b1d0c5a7f21, proven ready" in told
     assert "interrupted, and the previous release was restored" in told[-1]
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ({"without_service": None, "cut_off": 2}, "  2 requests cut off"),
+        ({"without_service": 4.0, "cut_off": 1}, "  without service for 4.0 s, 1 request cut off"),
+        ({"without_service": 4.0, "cut_off": 0}, "  without service for 4.0 s"),
+        ({"without_service": 4.0, "cut_off": None}, "  without service for 4.0 s"),
+    ],
+)
+def test_what_a_run_cost_is_in_its_summary(host: dict[str, Any], said: str) -> None:
+    document = documents.passed()
+    document["hosts"][0] |= {"gaps": [], "still_without_service": False, **host}
+    assert said in list(lines(document))

@@ -28,6 +28,9 @@ def unit(state: str, release: str | None = None, **more: Any) -> dict[str, Any]:
     return {"state": state, "release": release, **base, **flags, **more}
 
 
+COMPLETED: dict[str, Any] = {"status": 200, "body": '{"choices": [{"text": "2"}]}', "error": None}
+
+
 def answers(wanted: Deployment, **values: Any) -> Answers:
     return Answers(
         {"releases": NOTHING_DEPLOYED, "launch.shm": {"free": 1 << 33, "path": "x"}, **values}
@@ -168,8 +171,36 @@ def test_ready(
         unit=unit(state, release, **more),
         port={"port": 8123, "listening": bool(holders), "holders": holders, "unknown": None},
         health={"status": health[0], "body": health[1], "error": None, "seconds": 0.0},
+        life=COMPLETED,
     )
     assert ReadyStep().plan(wanted, found).status == status
+
+
+@pytest.mark.parametrize(
+    ("life", "status", "reason"),
+    [
+        ({}, "unchanged", ""),
+        ({"status": None, "body": "", "error": "late"}, "check", "it does not generate"),
+        ({"status": 404, "body": ""}, "check", "whether it generates is unknown"),
+        # It is alive, and does not let us ask.
+        ({"status": 429, "body": ""}, "unchanged", "whether it generates is unknown"),
+        ({"body": '{"error": {"message": "x", "code": 429}}'}, "unchanged", "x"),
+        (None, "check", "whether it generates is unknown"),
+    ],
+)
+def test_ready_takes_nobodys_word_for_a_completion(
+    life: dict[str, Any] | None, status: str, reason: str
+) -> None:
+    wanted = deployment()
+    found = answers(
+        wanted,
+        unit=unit("running", wanted_release(wanted)),
+        port={"port": 8123, "listening": True, "holders": [MEMBER], "unknown": None},
+        health={"status": 200, "body": '{"data": [{"id": "tiny"}]}', "error": None},
+        **({} if life is None else {"life": {**COMPLETED, **life}}),
+    )
+    plan = ReadyStep().plan(wanted, found)
+    assert plan.status == status and reason in plan.reason
 
 
 def test_with_an_api_key_401_is_a_sign_of_life() -> None:
@@ -179,6 +210,7 @@ def test_with_an_api_key_401_is_a_sign_of_life() -> None:
         unit=unit("running", wanted_release(wanted)),
         port={"port": 8123, "listening": True, "holders": [MEMBER], "unknown": None},
         health={"status": 401, "body": "", "error": None, "seconds": 0.0},
+        life={"status": 401, "body": "", "error": None},
     )
     assert ReadyStep().plan(wanted, found).status == "unchanged"
 

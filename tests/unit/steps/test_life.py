@@ -12,6 +12,7 @@ from deployctl.steps.servers import life
 from tests.hosts.step_bench import deployment
 
 DONE = json.dumps({"choices": [{"index": 0, "text": "2"}]})
+NGINX = "/v1/completions answers 503: a web page, not an API's answer: 503"
 LATE = "no whole answer within 10 s"
 
 
@@ -23,8 +24,13 @@ def answer(status: int | None, body: str = "", error: str | None = None) -> dict
     ("said", "load", "generates", "why"),
     [
         (answer(200, DONE), None, True, ""),
-        (answer(200, "<html>"), None, False, "an answer without a completion"),
-        (answer(200, '{"choices": []}'), None, False, "an answer without a completion"),
+        (answer(200, ""), None, False, "an answer without a completion"),
+        (
+            answer(200, '{"choices": []}'),
+            None,
+            False,
+            'an answer without a completion: {"choices": []}',
+        ),
         (answer(None, "", LATE), None, False, f"no completion: {LATE}"),
         (
             answer(None, "", LATE),
@@ -34,6 +40,33 @@ def answer(status: int | None, body: str = "", error: str | None = None) -> dict
         ),
         (answer(500), None, False, "/v1/completions answers 500"),
         (answer(401), None, None, "/v1/completions answers 401: it wants an API key"),
+        (
+            answer(401, '{"error": "Unauthorized"}'),
+            None,
+            None,
+            "/v1/completions answers 401: Unauthorized: it wants an API key",
+        ),
+        (answer(403, "not you"), None, None, "/v1/completions answers 403: not you"),
+        (answer(429), None, None, "/v1/completions answers 429"),
+        (
+            answer(200, '{"error": {"message": "slow down", "code": 429}}'),
+            None,
+            None,
+            "/v1/completions answers 429: slow down",
+        ),
+        (
+            answer(200, '{"error": {"message": "engine dead", "code": 500}}'),
+            None,
+            False,
+            "an answer without a completion: engine dead",
+        ),
+        (
+            answer(404, '{"error": {"message": "The model `m` does not exist."}}'),
+            None,
+            None,
+            "/v1/completions answers 404: The model `m` does not exist.",
+        ),
+        (answer(503, "<title>503</title>"), None, False, NGINX),
         (answer(404), None, None, "/v1/completions answers 404: it has no such endpoint"),
         (Unknown("lost", "no agent"), None, None, "no agent"),
     ],

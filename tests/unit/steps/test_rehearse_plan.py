@@ -10,7 +10,7 @@ from deployctl.steps.builds.built import sealed_knowledge
 from deployctl.steps.builds.environments import environment_key
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.launch import LaunchStep
-from deployctl.steps.rehearse import RehearseStep, circumstances
+from deployctl.steps.rehearse import RehearseStep, _remarks, circumstances
 from deployctl.steps.release import release_paths
 from tests.hosts.step_bench import NOTHING_DEPLOYED, deployment
 from tests.unit.steps.test_clean_plan import gpus, look, process
@@ -151,3 +151,46 @@ def test_a_patched_release_is_refused_what_its_version_cannot_do() -> None:
         found = step.plan(wanted, answers(wanted, **known))
         assert found.status == "blocked"
         assert "attention backend FLASHINFER cannot do DFlash's non-causal" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("available", "unified", "ours", "blocked"),
+    [
+        (30_000, True, False, True),
+        (121_000, True, False, False),
+        (None, True, False, False),
+        (30_000, False, False, False),
+        # What ours frees when it stops is not only what the GPU's driver counts.
+        (30_000, True, True, False),
+    ],
+)
+def test_a_gpu_that_shares_the_machines_memory_has_what_is_available(
+    available: int | None, unified: bool, ours: bool, blocked: bool
+) -> None:
+    """vLLM compares its share with /proc/meminfo's MemAvailable there."""
+    state = cards(122_595)
+    state["gpus"][0] |= {"unified": unified, "memory_available": available}
+    held = process(700, comm="vllm", command=["vllm"], devices=["nvidia0"])
+    known: dict[str, Any] = {"holders": look(held) if ours else look()}
+    if ours:
+        known["unit"] = {**unit("running", "r0"), "members": [{"pid": 700, "start": 7000}]}
+    found = plan(on_gpu(0.9), gpus=state, **known)
+    assert (found.status == "blocked") is blocked, found.reason
+    if blocked:
+        assert "GPU 0 shares the machine's memory, of which 30000 MiB are available" in found.reason
+
+
+# -- what a rehearsal did to the GPU ---------------------------------------------------------------
+
+
+def test_whether_cuda_was_initialised_is_reported() -> None:
+    made = {"device": "cuda", "max_model_len": 1024}
+    told = {"outcome": "accepted", "resolved": made, "cuda": False}
+    sentence = RehearseStep().sentence({"evidence": told})
+    assert sentence == "vLLM accepts the start: context 1024, CUDA was not initialised"
+    assert not _remarks(told)
+    for devices, opened in ((["/dev/nvidia-uvm"], "/dev/nvidia-uvm"), ([], "a context")):
+        (remark,) = _remarks({**told, "cuda": True, "devices": devices})
+        assert remark["verdict"] == "warning" and opened in remark["say"]
+    cpu = {**told, "resolved": {"device": "cpu", "max_model_len": 1024}}
+    assert "CUDA" not in RehearseStep().sentence({"evidence": cpu})

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployctl.steps.bench import bench_lines, evidence_of
 from deployctl.steps.servers.plain_server import plain_argv
 from deployctl.vllm.acceptance.lossless import compare, first_difference
 from deployctl.vllm.client import load
@@ -103,6 +104,9 @@ class ClockStandIn:
         self.rounds = rounds
         self.now = 0.0
 
+    def in_flight(self) -> None:
+        return None
+
     def send_all(self, bodies: list[Any], concurrency: int, hopeless: Any) -> list[Answer]:
         self.now += self.rounds[concurrency].pop(0)
         return [answer(completion_tokens=10) for _ in bodies]
@@ -154,6 +158,55 @@ def test_a_server_that_falls_silent_ends_the_bench_with_its_reason() -> None:
     # One time limit, not one for each request that was left.
     assert speeds.levels[-1]["seconds"] < 3
     assert speeds.levels[-1]["failed"] > 0
+
+
+class CountingStandIn(TalkingStandIn):
+    """Counts at its door, and the tokens it makes: its own answers', and others' meanwhile."""
+
+    def __init__(self, others: int = 0, tokens: int = 0) -> None:
+        super().__init__()
+        self.others, self.tokens, self.read = others, tokens, 0
+
+    def behave(self, connection: socket.socket, request: bytes) -> None:
+        if request.startswith(b"GET /load"):
+            load_of = json.dumps({"server_load": self.waiting + self.others}).encode()
+            respond("200 OK", load_of)(connection, request)
+        elif request.startswith(b"GET /metrics"):
+            self.read += 1
+            made = 4 * self.asked + self.tokens * self.read
+            text = f'vllm:generation_tokens_total{{engine="0"}} {made}\n'
+            respond("200 OK", text.encode(), "text/plain")(connection, request)
+        else:
+            super().behave(connection, request)
+
+
+@pytest.mark.parametrize(("others", "tokens"), [(0, 0), (2, 0), (0, 100)])
+def test_what_a_server_does_for_others_meanwhile_is_reported(others: int, tokens: int) -> None:
+    server = CountingStandIn(others, tokens)
+    with serving(server.behave) as url, Client(url) as client:
+        speeds = load.run(client, asked((2,), 4), lambda *level: None)
+    (level,) = speeds.levels
+    assert (level["in_flight_before"], level["other_tokens"]) == (others, tokens)
+    lines = "\n".join(bench_lines(evidence_of(asked((2,), 4), speeds, None)))
+    assert ("not the speed of these requests alone" in lines) is bool(others or tokens)
+    assert ("2 requests of others in flight before it" in lines) is (others == 2)
+    assert ("100 tokens of others meanwhile" in lines) is (tokens == 100)
+
+
+def test_a_hung_server_tells_what_it_holds() -> None:
+    def behave(connection: socket.socket, request: bytes) -> None:
+        if request.startswith(b"GET /load"):
+            respond("200 OK", b'{"server_load": 3}')(connection, request)
+        elif request.startswith(b"POST /v1/chat"):
+            until_closed(connection)
+        else:
+            respond("404 Not Found", b"{}")(connection, request)
+
+    short = load.Load("m", (Prompt("x"),), (1,), 1, 10, 0.5)
+    with serving(behave) as url, Client(url) as client:
+        speeds = load.run(client, short, lambda *level: None)
+    assert speeds.ended is not None
+    assert speeds.ended.reason.endswith("; the server has 3 requests in flight")
 
 
 def test_a_server_that_refuses_everything_is_asked_once() -> None:

@@ -268,3 +268,26 @@ def test_what_is_certain_holds_what_was_counted(parts: list[Counts]) -> None:
 def test_no_line_breaks_the_reading(text: str, head: str) -> None:
     log = scan([head + text, text, v0(3, 9, 5, 3, "0.417") + text])
     pool(window for window in log.windows if window.program == "vllm-v0")
+
+
+V1 = (
+    "SpecDecoding metrics: Mean acceptance length: 2.91, Accepted throughput: 4.40 tokens/s, "
+    "Drafted throughput: 16.10 tokens/s, Accepted: 44 tokens, Drafted: 161 tokens, Per-position "
+    "acceptance rate: 0.739, 0.478, 0.261, 0.174, 0.130, 0.087, 0.043, Avg Draft acceptance rate: "
+    "27.3%"
+)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        " (EngineCore_1 pid=7) INFO 11-30 [metrics.py:1] ",
+        "\rProcessed prompts: 45%|####| 5/11\r",
+        "\\nINFO 11-30 00:11:22 [metrics.py:1] ",
+        # A line too long to be looked at whole.
+        pytest.param(" x" * log_forms.LONGEST + " ", id="long"),
+    ],
+)
+def test_lines_that_were_joined_into_one_are_all_counted(between: str) -> None:
+    found = pool(scan([f"INFO {V1}{between}{V1}\n"]).windows)
+    assert (found.windows, found.counts) == (2, Counts(46, 322, 88, (34, 22, 12, 8, 6, 4, 2)))

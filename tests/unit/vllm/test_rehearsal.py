@@ -78,6 +78,10 @@ def test_what_a_network_refused_may_be_accepted_the_next_time() -> None:
     assert rehearsal.lasts(refused("x", "ValidationError"))
     assert not rehearsal.lasts(refused("x", "ConnectionError"))
     assert rehearsal.lasts({"outcome": "accepted"})
+    kinds = ["VLLMValidationError", "ValueError", "Exception"]
+    assert rehearsal.lasts({**refused("x", kinds[0]), "kinds": kinds})
+    kinds = ["LocalEntryNotFoundError", "FileNotFoundError", "OSError", "ValueError"]
+    assert not rehearsal.lasts({**refused("x", kinds[0]), "kinds": kinds})
 
 
 def test_a_rehearsal_binds_no_port_and_no_socket_of_the_servers() -> None:
@@ -139,7 +143,7 @@ def rehearsed(folder: Path) -> dict[str, Any]:
 
 def test_the_resolved_configuration_is_told_and_nothing_runs(tmp_path: Path) -> None:
     answer = stand_in(tmp_path)
-    assert (answer["outcome"], answer["stage"], answer["rc"]) == ("accepted", "configuring", 0)
+    assert (answer["outcome"], answer["stage"], answer["rc"]) == ("accepted", "preparing", 0)
     assert answer["resolved"] == {
         "architectures": ["A", "B"],
         "max_model_len": 1024,
@@ -192,3 +196,49 @@ def test_an_import_that_fails_is_a_refusal(tmp_path: Path) -> None:
     (tmp_path / "vllm/engine/arg_utils.py").write_text("import a_library_that_is_missing\n")
     answer = rehearsed(tmp_path)
     assert (answer["outcome"], answer["error"]) == ("refused", "ModuleNotFoundError")
+
+
+@pytest.mark.parametrize(
+    ("opened", "cuda"),
+    [
+        (["/dev/nvidia-uvm", "/dev/nvidiactl", "/dev/null"], True),
+        # As NVML opens them.
+        (["/dev/nvidia0", "/dev/nvidiactl"], False),
+        ([], False),
+    ],
+)
+def test_cuda_shows_in_the_device_files_that_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[str], cuda: bool
+) -> None:
+    for number, path in enumerate(opened):
+        (tmp_path / str(number)).symlink_to(path)
+    found = launcher.open_devices(str(tmp_path))
+    assert found == [path for path in opened if "nvidia" in path]
+    monkeypatch.setattr(launcher, "open_devices", lambda: found)
+    answers: list[dict[str, Any]] = []
+    launcher.Rehearsal(answers.append)._tell("accepted")
+    assert (answers[0]["cuda"], answers[0]["devices"]) == (cuda, found)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ("raise ValueError('Load format `x` is not supported')", "refused"),
+        ("raise OSError('no tokenizer')", "refused"),
+        # Called otherwise than this vLLM calls it: that says nothing about the start.
+        ("raise TypeError('missing an argument')", "accepted"),
+        ("return None", "accepted"),
+    ],
+)
+def test_what_is_made_before_weights_are_read(tmp_path: Path, body: str, outcome: str) -> None:
+    stand_in(tmp_path)
+    loader = tmp_path / "vllm/model_executor/model_loader/__init__.py"
+    loader.parent.mkdir(parents=True)
+    loader.write_text(f"def get_model_loader(load_config):\n    {body}\n")
+    text = (tmp_path / "vllm/engine/arg_utils.py").read_text()
+    config = "speculative_config=None, load_config=1"
+    changed = text.replace("speculative_config=None", config)
+    (tmp_path / "vllm/engine/arg_utils.py").write_text(changed)
+    answer = rehearsed(tmp_path)
+    assert answer["outcome"] == outcome
+    assert outcome == "accepted" or answer["stage"] == "preparing"

@@ -1,0 +1,61 @@
+"""A stop while requests are in flight: they end whole, or are counted as cut off."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from deployctl.hosts.local import LocalTransport
+from deployctl.hosts.session import Session
+from deployctl.steps.servers.stopping import stop_named
+from deployctl.vllm.client import requests
+from deployctl.vllm.client.answers import Answer
+from deployctl.vllm.client.client import Client, Request
+from deployctl.vllm.client.outcome import RequestFailed
+from tests.hosts.test_units import until
+from tests.vllm.conftest import Demo, Served
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+
+AT_ONCE = 3
+GRACE = 20.0
+
+
+def stop_with_requests(
+    demo: Demo, url: str, tokens: int, grace: float
+) -> tuple[list[Answer | RequestFailed], dict[str, int | None]]:
+    """Stop the server while some requests of so many tokens are in flight: how they ended, and how
+    many the stop counted."""
+    body = requests.chat("tiny", requests.user("Count from 1 to 400."), tokens)
+    body = {**body, "ignore_eos": True}
+    ends: list[Answer | RequestFailed] = []
+
+    def ask() -> None:
+        with Client(url) as client:
+            ends.extend(client.send_all([Request(body, 300.0)] * AT_ONCE, AT_ONCE))
+
+    asking = threading.Thread(target=ask)
+    with Session(LocalTransport("here"), root=str(demo.root)) as session, Client(url) as client:
+        session.call("units.state", name="demo")
+        asking.start()
+        until("requests in flight", lambda: client.in_flight() == AT_ONCE, 60)
+        found = stop_named(session, "demo", grace)
+    asking.join()
+    assert found["left"] == [] and found["state"] == "stopped"
+    return ends, found["requests"]
+
+
+def test_requests_end_whole_or_are_counted(deployed: Demo, served: Served) -> None:
+    try:
+        ends, found = stop_with_requests(deployed, served.url, 200, GRACE)
+        assert [getattr(end, "completion_tokens", end) for end in ends] == [200] * AT_ONCE
+        assert (found["in_flight"] or 0) > 0 and found["cut_off"] == 0
+        # One second is left for them: too few for so many tokens.
+        assert deployed.up("--set", "serve.stop_grace=6s").code == 0
+        ends, found = stop_with_requests(deployed, served.url, 900, 6.0)
+        cut = [end for end in ends if isinstance(end, RequestFailed)]
+        assert found["in_flight"] == AT_ONCE
+        assert (found["cut_off"] or 0) >= len(cut) > 0
+    finally:
+        assert deployed.up().code == 0
