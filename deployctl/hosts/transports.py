@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+
 from deployctl.config.host import HostSettings
-from deployctl.hosts.container import ContainerTransport
+from deployctl.hosts import ways
 from deployctl.hosts.interface import Transport
-from deployctl.hosts.local import LocalTransport
 
 
 def transport(host: HostSettings) -> Transport:
     """The way to a host; nothing is connected yet."""
-    if host.ssh is not None:
-        # Fabric and paramiko take a third of a second to import; a local host needs neither.
-        from deployctl.hosts.ssh import SshTransport
-
-        return SshTransport(host.name, host.ssh)
-    if host.container is not None and host.node is not None:
-        return ContainerTransport(host.name, host.container, transport(host.node))
-    return LocalTransport(host.name)
+    # Fabric and paramiko take a third of a second to import; a local host needs neither.
+    module = importlib.import_module(f"{ways.__name__}.{host.way}")
+    way: Callable[[HostSettings, Callable[[HostSettings], Transport]], Transport] = module.way
+    return way(host, transport)
 
 
 def node_transport(host: HostSettings) -> Transport | None:

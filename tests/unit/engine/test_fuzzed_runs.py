@@ -20,8 +20,8 @@ from deployctl.config.profile import Profile
 from deployctl.engine.run import connect, coordinator, plan
 from deployctl.engine.run.options import Options
 from deployctl.errors import HostError
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Call, Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps import registry
 from deployctl.steps.interface import Deployment
 from tests.unit.hosts.scripted_agent import HASTY, Message, ScriptedHost
