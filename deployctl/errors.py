@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 
 
 class DeployError(Exception):
-    """A failure told in three lines: what failed, why, and what to do next.
+    """A failure in three lines: what failed, why, and what to do next.
 
     `why` carries the remote's own words or the tail of a log; `next` is one instruction.
     """
@@ -148,7 +148,7 @@ class StepError(DeployError):
 
 
 class StepBroken(StepError):
-    """The step raised something that it must not: a bug of ours, told with its traceback."""
+    """The step raised something that it must not: a bug of ours, reported with its traceback."""
 
     exit_code = 1
 

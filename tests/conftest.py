@@ -35,6 +35,9 @@ from tests.hosts.served.fixtures import served, webhook
 
 __all__ = ["builder", "lab", "project", "served", "sshd", "webhook", "whole_lab"]
 
+REAL_SERVER = 2400.0
+"""Seconds for a test of one, of which its build is a part: longer, and it hangs."""
+
 # A busy machine is no counterexample.
 hypothesis.settings.register_profile(
     "deployctl",
@@ -60,6 +63,9 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker has the real server, and what takes longest begins first."""
     for item in items:
-        if item.get_closest_marker("vllm") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("vllm"))
+        if item.get_closest_marker("vllm"):
+            # The first of them deploys it.
+            item.add_marker(pytest.mark.timeout(REAL_SERVER))
+            if not item.get_closest_marker("xdist_group"):
+                item.add_marker(pytest.mark.xdist_group("vllm"))
     items.sort(key=lambda item: not item.get_closest_marker("long"))

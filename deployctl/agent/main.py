@@ -78,7 +78,7 @@ class Conversation:
                 self._writer.write(line + "\n")
                 self._writer.flush()
             except OSError:
-                # The controller is gone; nobody is left to work for.
+                # The controller is gone; no answer can be delivered.
                 os._exit(0)
 
     def hear(self, message: Dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ class Conversation:
                 call.inbox.put(message["data"])
         elif "calls" in message:
             number = message["id"]
-            # Registered before the thread starts: a feed or cancel may be the very next line.
+            # Registered before the thread starts: a feed or cancel may be the next line.
             call = Call(self._root, lambda event: None, self._umask)
             self._running[number] = call
             threading.Thread(
@@ -185,8 +185,8 @@ def serve(
         finally:
             ended.set()
 
-    # The watch is kept apart from the reading: an answer may block for ever in a pipe that nobody
-    # empties, and then the silence must be noticed all the same.
+    # The watch is kept apart from the reading: an answer may block for ever in a full pipe,
+    # and then the silence must be noticed all the same.
     threading.Thread(target=read, name="read", daemon=True).start()
     while not ended.wait(max(0.0, heard[0] + silence - time.monotonic())):
         if time.monotonic() - heard[0] >= silence:

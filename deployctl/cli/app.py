@@ -28,6 +28,7 @@ from deployctl.cli import (
     releases,
     report,
     schedule,
+    topics,
 )
 from deployctl.cli.command import Commands, refused
 from deployctl.errors import DeployError, UsageError
@@ -60,6 +61,7 @@ measure.register(app)
 report.register(app)
 export.register(app)
 init.register(app)
+topics.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")
 app.add_typer(schedule.app, name="schedule")

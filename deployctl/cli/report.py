@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from deployctl.cli import options, output
+from deployctl.cli import completion, options, output
+from deployctl.errors import UsageError
 
 LIST_SCHEMA = "deployctl.reports/1"
 
@@ -18,19 +19,30 @@ def register(app: typer.Typer) -> None:
 
 def report(
     run: Annotated[str | None, typer.Argument(help="A run's id; the newest if absent.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            "-p",
+            autocompletion=completion.profiles,
+            help="The newest run of this profile.",
+        ),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the runs that are kept.")] = False,
     as_json: options.Json = False,
     metrics_file: options.MetricsFile = None,
 ) -> None:
-    """Show a run's report, and where its page lies: one file that needs no network."""
+    """Show a run's report and the path of its page. Example: deployctl report -p demo --open"""
     from deployctl.report import store, summary
 
     if listed:
         runs = store.runs()
         output.show({"schema": LIST_SCHEMA, "runs": runs}, map(store.line, runs), as_json)
         return
-    document = store.load(run)
+    if run is not None and profile is not None:
+        raise UsageError("a run and --profile are given", next="name one of them")
+    document = store.load(run) if profile is None else store.newest(_name(profile))
     path = store.save_page(document)
     if metrics_file is not None:
         from deployctl.report import textfile
@@ -42,3 +54,12 @@ def report(
         import webbrowser
 
         webbrowser.open(path.as_uri())
+
+
+def _name(profile: str) -> str:
+    """The name that a profile's file gives it; reports carry that one."""
+    if "/" not in profile and not profile.endswith((".yaml", ".yml")):
+        return profile
+    from deployctl.cli import running
+
+    return running.load(profile, [], []).name

@@ -53,7 +53,7 @@ def load_playbook(name: str) -> Playbook:
 
 
 def playbook_of(*steps: str, name: str = "") -> Playbook:
-    """A playbook made of a command's own steps, named by the last one where it has no name."""
+    """A playbook of a command's own steps, named by the last one where it has no name."""
     from deployctl.config.playbook import Playbook
 
     return Playbook.model_validate({"name": name or steps[-1], "steps": list(steps)})

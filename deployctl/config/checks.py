@@ -122,7 +122,7 @@ class AcceptanceSettings(Settings):
     prompts: str = "code"
     """A shipped prompt set (code, math, chat, long-context) or a file of prompts."""
     max_prompts: int = Field(default=64, ge=1)
-    """So many prompts of the set at most, drawn by the seed; a clear verdict ends it earlier."""
+    """Most prompts of the set to ask, drawn by the seed; a clear verdict ends it earlier."""
     max_tokens: int = Field(default=512, ge=1)
     """Most tokens of each answer."""
     temperature: float = Field(default=0.0, ge=0)

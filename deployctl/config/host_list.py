@@ -47,7 +47,7 @@ class HostList:
         found: list[Value] = []
         for index, host in enumerate(hosts.items):
             members = self._standing_for(host, f"hosts.{index}", beside)
-            # A host met again through a group counts once; written twice it is a mistake.
+            # A host met again through a group counts once; written twice it is an error.
             grouped = isinstance(host.content, str) and host.content in self.groups
             known = {_name(one) for one in found} if grouped else set()
             found += [member for member in members if _name(member) not in known]

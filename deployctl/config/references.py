@@ -30,7 +30,7 @@ def problems(tree: Value, search: Search) -> Iterator[Problem]:
 
 
 def endless_numbers(value: Value, path: KeyPath = ()) -> Iterator[Problem]:
-    """Numbers that no JSON can carry, wherever they stand: infinities, and what is no number."""
+    """Numbers that no JSON can carry, wherever they stand: infinities and NaN."""
     for name, child in value.entries.items():
         yield from endless_numbers(child, (*path, name))
     for index, child in enumerate(value.items):

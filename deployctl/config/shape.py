@@ -69,7 +69,7 @@ def fitted(value: Value, annotation: Any) -> Value:
     """The tree as the schema reads it.
 
     A plain scalar is kept as written where text is asked for, so `python: 3.10` does not become
-    3.1. A key without a value counts as not given where null is no value.
+    3.1. A key without a value counts as not given where null is not a value.
     """
     if isinstance(value.content, dict):
         entries = {}

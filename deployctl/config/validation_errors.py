@@ -20,9 +20,9 @@ from deployctl.config.suggest import did_you_mean, nearest
 def problems(
     error: ValidationError, tree: Value, schema: Any, complete: bool = True
 ) -> list[Problem]:
-    """Every complaint as a problem; those of a union's members about one place become one.
+    """Every error as a problem; those of a union's members about one place become one.
 
-    Where the tree is not `complete`, missing keys mean nothing and are left out.
+    Where the tree is not `complete`, missing keys prove nothing and are left out.
     """
     found: list[Problem] = []
     suggested: set[KeyPath] = set()

@@ -203,7 +203,9 @@ class _Reader:
             return _CONSTRUCT[node.tag](node.value)
         except ValueError:
             kind = node.tag.rpartition(":")[2]
-            self._problems.append(Problem(origin, "", f"{node.value[:40]!r} is no {kind}"))
+            self._problems.append(
+                Problem(origin, "", f"invalid {_KINDS.get(kind, kind)} {node.value[:40]!r}")
+            )
             return None
 
     def _whole(self, text: str, origin: Origin) -> str:
@@ -229,6 +231,7 @@ def _integer(text: str) -> int:
 
 
 _TEXT = "tag:yaml.org,2002:str"
+_KINDS = {"int": "integer", "float": "number", "bool": "boolean"}
 _CONSTRUCT: dict[str, Any] = {
     _TEXT: str,
     "tag:yaml.org,2002:null": lambda text: None,

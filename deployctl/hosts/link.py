@@ -66,7 +66,7 @@ class Request:
 
 
 class Link:
-    """One channel's lines. Anything that is no message, comes late or piles up ends it."""
+    """One channel's lines. Anything that is not a message, comes late or piles up ends it."""
 
     def __init__(self, name: str, channel: Channel, limits: Limits) -> None:
         self.name = name
@@ -256,7 +256,8 @@ class Link:
             due = min(now + self._limits.ping, *dues)
             if self._closed.wait(due - time.monotonic()):
                 return
-            # While this machine stood still, the host was not asked: that is no silence of its.
+            # While this machine stood still, the host was not asked: that does not count as its
+            # silence.
             overslept = time.monotonic() - due
             heard += overslept
             for one in requests:

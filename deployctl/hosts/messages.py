@@ -19,7 +19,7 @@ MOST_PARTS = 4_000_000
 
 
 class Unreadable(Exception):
-    """A line that is no message; says why."""
+    """A line that is not a message; says why."""
 
 
 def read(line: bytes) -> tuple[str, Message]:
@@ -34,7 +34,7 @@ def read(line: bytes) -> tuple[str, Message]:
         raise Unreadable(f"it is not JSON: {error}") from None
     kinds = FROM_AGENT.keys() & message.keys() if isinstance(message, dict) else ()
     if len(kinds) != 1:
-        raise Unreadable("it is none of the messages that an agent sends")
+        raise Unreadable("it is not a message of an agent")
     (kind,) = kinds
     wrong = mismatch(message, FROM_AGENT[kind])
     if wrong:

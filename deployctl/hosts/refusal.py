@@ -38,7 +38,7 @@ def of_agent(name: str, python: str, word: Mapping[str, Any]) -> HostError:
 
 
 def of_ending(name: str, python: str, ending: Ending, said: str) -> HostError:
-    """The program ended before the agent's first word; `said` is what its output held instead."""
+    """The program ended before the agent's first word; `said` is its output instead."""
     why = "\n".join(part for part in (ending.stderr.strip(), said) if part)
     if ending.status == NOT_FOUND:
         return NoPython(

@@ -14,7 +14,7 @@ _WORDS = {str: "text", bool: "true or false", int: "an integer", float: "a numbe
 
 
 def mismatch(value: object, shape: Any, place: str = "") -> str:
-    """Where and how a value differs from a type made of TypedDict, Dict, List, Literal, Union and
+    """Where and how a value differs from a type of TypedDict, Dict, List, Literal, Union and
     JSON's own types; empty where it does not. Keys that a TypedDict does not know may be there."""
     if shape is Any or shape is object:
         return ""

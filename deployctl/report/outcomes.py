@@ -42,7 +42,7 @@ def now_serving(host: Mapping[str, Any]) -> str:
     """
     on = host.get("serves_on")
     if on:
-        return f"serves on: release {on}" + (
+        return f"release {on} is still serving" + (
             "" if on == host["previous"] else ", it has not passed"
         )
     if not host["restored"]:

@@ -78,6 +78,18 @@ def line(run: str) -> str:
     return f"{run}  {document['profile']}  {document['playbook']}: {document['outcome']}"
 
 
+def newest(profile: str) -> dict[str, Any]:
+    """The newest report of a profile; raises UsageError where none is kept."""
+    found = history(profile, last=1)
+    if not found:
+        raise UsageError(
+            f"no report of profile {profile}",
+            f"looked in {directory()}",
+            f"deployctl up --profile {profile}, or see: deployctl report --list",
+        )
+    return found[0]
+
+
 def load(run: str | None = None) -> dict[str, Any]:
     """One run's report, or the newest; raises UsageError where there is none."""
     known = runs()

@@ -176,7 +176,7 @@ class VerifyStep(Step):
             ) from error
 
     def _libraries(self, context: Context, problems: list[str], evidence: Evidence) -> None:
-        """What the host lacks is no damage: the environment, built again, would lack it as well."""
+        """What the host lacks is not damage: a rebuilt environment would lack it as well."""
         missing = libraries.lacked(problems)
         if missing:
             raise self.fail(
@@ -188,12 +188,12 @@ class VerifyStep(Step):
             )
 
     def _builders(self, context: Context) -> list[str]:
-        """Nobody may be at work on it any more, whoever began it."""
+        """No process may work on it any more, whoever began it."""
         key = context.release.environment_key
         session, paths = context.session, [f"@/builds/{key}", f"@/environments/{key}"]
         members = session.call("jobs.state", id=job_id(key)).get("members", [])
         found = session.call("environment.builders", paths=paths)
-        # A server that runs from a sealed environment is no builder.
+        # A server that runs from a sealed environment is not a builder.
         at_work = [p for p in found if p["comm"] in INSTALLERS or paths[0][1:] in p["command"]]
         alive = {p["pid"]: p["command"] for p in at_work}
         alive |= {pid: alive.get(pid, "of the build's job") for pid in members}

@@ -54,7 +54,7 @@ def read_text(path: Path) -> str:
 def decoded(data: bytes) -> str:
     """The text in some bytes: gzip, bzip2 and xz are unpacked, UTF-8, 16 and 32 are decoded.
 
-    What is no UTF-8 becomes replacement characters. Raises `NotText`.
+    What is not UTF-8 becomes replacement characters. Raises `NotText`.
     """
     data = _unpacked(data)
     for mark, encoding in BYTE_ORDER_MARKS:

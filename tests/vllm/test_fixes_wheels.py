@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,17 @@ def verdicts(folder: Path) -> dict[str, str]:
     return {entry["fix"]: entry["verdict"] for entry in examine(folder)["fixes"]}
 
 
-@pytest.mark.parametrize("version", TABLE if os.environ.get("DEPLOYCTL_TEST_ALL_WHEELS") else SIX)
+def each_once(versions: Iterable[str]) -> list[Any]:
+    """These releases, each downloaded by one worker alone."""
+    return [
+        pytest.param(version, marks=pytest.mark.xdist_group(f"wheel of {version}"))
+        for version in versions
+    ]
+
+
+@pytest.mark.parametrize(
+    "version", each_once(TABLE if os.environ.get("DEPLOYCTL_TEST_ALL_WHEELS") else SIX)
+)
 def test_table(version: str) -> None:
     report = examine(tree(version))
     assert report["version"] == version
@@ -105,7 +116,7 @@ def never_less(found: dict[str, str], version: str, *, same: tuple[str, ...] = (
         assert found[name] in allowed, (name, found[name], wanted)
 
 
-@pytest.mark.parametrize("version", ["0.20.1", "0.33.0"])
+@pytest.mark.parametrize("version", each_once(["0.20.1", "0.33.0"]))
 def test_moved_and_renamed(version: str, tmp_path: Path) -> None:
     folder = copied(version, tmp_path / "tree")
     changed(folder, "get_eagle3_aux_layers_from_config", "drafter_taps")
@@ -120,7 +131,7 @@ def test_moved_and_renamed(version: str, tmp_path: Path) -> None:
     never_less(verdicts(folder), version, same=NAMES[:3])
 
 
-@pytest.mark.parametrize("version", ["0.20.1", "0.33.0"])
+@pytest.mark.parametrize("version", each_once(["0.20.1", "0.33.0"]))
 def test_gone(version: str, tmp_path: Path) -> None:
     folder = copied(version, tmp_path / "tree")
     for name in ("gpu_model_runner.py", "scheduler.py", "qwen3_dflash.py", "eagle3_utils.py"):

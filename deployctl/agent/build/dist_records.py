@@ -19,7 +19,7 @@ def site_packages(environment: str) -> str:
     pattern = os.path.join(glob.escape(environment), "lib", "python3*", "site-packages")
     found = glob.glob(pattern)
     if len(found) != 1:
-        raise AgentError("no-environment", f"{environment} is no Python environment")
+        raise AgentError("no-environment", f"{environment} is not a Python environment")
     return found[0]
 
 

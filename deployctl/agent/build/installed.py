@@ -242,7 +242,7 @@ def _check_record(
         return 0, ["no RECORD"]
     wrong = []
     for row in rows:
-        # Bytecode is made anew at install, whatever a wheel has recorded.
+        # Bytecode is written again at install, whatever a wheel has recorded.
         if len(row) < 3 or row[0].endswith(".pyc"):
             continue
         path = os.path.join(site, row[0])

@@ -96,7 +96,7 @@ def system_call(name: str, what: str, *arguments: Any) -> None:
 
 
 def leave(flags: int) -> None:
-    """Leave these namespaces for new ones, whose mounts nobody else sees."""
+    """Leave these namespaces for new ones, whose mounts no other process sees."""
     system_call("unshare", "namespaces", flags)
     system_call("mount", "private", b"none", b"/", None, _REC | _PRIVATE, None)
 

@@ -1,7 +1,7 @@
 """A folder given to another user while a command of its works there, and taken back after it.
 
 What is taken back is root's alone again, so that nothing of that user changes it later: owner, mode
-and access lists. Nobody else may be at work there meanwhile.
+and access lists. No other process may work there meanwhile.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _objection(path: str, status: os.stat_result, root: str) -> str:
     if stat.S_ISDIR(mode):
         return ""
     if not stat.S_ISREG(mode):
-        return "is no file or folder"
+        return "is not a file or folder"
     if mode & (stat.S_ISUID | stat.S_ISGID):
         return "is set-uid or set-gid"
     return "has capabilities" if "security.capability" in _attributes(path) else ""

@@ -1,6 +1,6 @@
 """Built wheels, kept by the key of everything that made them: `@/wheels/<key>/`.
 
-Beside the wheel lies `wheel.json`; it is written last, so that a folder without it is no wheel.
+Beside the wheel lies `wheel.json`; it is written last, so that a folder without it does not count.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def prune_wheels(call: Call, limit: int, keep: List[str]) -> Dict[str, Any]:
         folder = os.path.dirname(record["path"])
         size -= record["size"]
         try:
-            # Without its record it is no wheel any more, wherever the removal is cut off.
+            # Without its record it no longer counts as a wheel, wherever the removal is cut off.
             os.unlink(os.path.join(folder, RECORD))
         except FileNotFoundError:
             continue  # somebody else is removing it

@@ -15,7 +15,7 @@ LIMIT = 64 << 20
 
 
 def boot_id() -> str:
-    """Names this boot: pids and start times of another one mean nothing."""
+    """Names this boot: pids and start times of another boot are meaningless."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 

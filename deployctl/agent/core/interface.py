@@ -96,7 +96,7 @@ class Call:
         trusted = next((path for path in AUTHORITIES if os.path.isfile(path)), None)
         if trusted is not None and "SSL_CERT_DIR" not in env:
             env.setdefault("SSL_CERT_FILE", trusted)
-        # A server that may not write bytecode compiles itself anew, for minutes, at every start.
+        # A server that may not write bytecode compiles itself again, for minutes, at every start.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         env.update(extra or {})
         return env

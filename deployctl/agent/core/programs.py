@@ -43,7 +43,7 @@ def ask(
 
     Output goes to files: a program that hangs in the kernel survives SIGKILL and would keep a pipe
     open. Such a one is left behind, and its answer is None all the same. Until then the controller
-    hears that we wait: a slow disk is no agent that hangs.
+    hears that we wait: a slow disk is not a hanging agent.
     """
     variables = call.environment(env)
     if allowed is not None:

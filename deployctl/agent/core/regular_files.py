@@ -1,4 +1,4 @@
-"""Regular files, opened without waiting: a FIFO or device under a file's name is no file."""
+"""Regular files, opened without waiting: a FIFO or device under a file's name is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK = 1 << 20
 
 
 class NotRegular(OSError):
-    """There is something of this name, and it is no file that can be read."""
+    """There is something of this name, and it is not a readable file."""
 
 
 class TooBig(OSError):
@@ -19,7 +19,7 @@ class TooBig(OSError):
 
 
 def open_regular(path: str) -> BinaryIO:
-    """A file to read from; raises `NotRegular` for anything that is no regular file."""
+    """A file to read from; raises `NotRegular` for anything else than a regular file."""
     # Opening a FIFO would wait for its writer, and a terminal would become ours.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(handle).st_mode):

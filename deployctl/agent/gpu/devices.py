@@ -35,7 +35,7 @@ class Devices(NamedTuple):
         return None
 
     def of_file(self, path: str) -> Optional[str]:
-        """The device that a path leads to; None where it is no NVIDIA device or is gone."""
+        """The device that a path leads to; None where it is another device or is gone."""
         try:
             found = os.stat(path)
         except OSError:

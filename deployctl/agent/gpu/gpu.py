@@ -52,7 +52,7 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     for row in table.rows:
         row["minor"] = devices.device_minor(row["bus"])
     unified.mark(table.rows)
-    # The kernel's own list shows that none is missing, whatever else nvidia-smi said.
+    # The kernel's own list shows that none is missing, whatever else nvidia-smi printed.
     whole = len(table.rows) == devices.gpu_count()
     answer = _present(table.rows, None)
     answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)

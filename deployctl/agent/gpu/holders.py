@@ -269,7 +269,7 @@ def _read_into(
     stats: List[processes.Stat],
     read: Callable[[processes.Stat], Iterable[Facts]],
 ) -> None:
-    """Read one after the other; say of each whether it is still there."""
+    """Read one after the other; yield whether each is still there."""
     for stat in stats:
         there = True
         try:

@@ -105,7 +105,7 @@ def _table(
     if status not in WARNED or (status and not rows and not odd):
         return Table(rows, complaint(status, "\n".join(odd)), remarks)
     if complaints:
-        return Table(rows, "nvidia-smi said: " + " / ".join(complaints)[:400], remarks)
+        return Table(rows, "nvidia-smi printed: " + " / ".join(complaints)[:400], remarks)
     return Table(rows, None, remarks)
 
 

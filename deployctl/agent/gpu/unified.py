@@ -15,7 +15,7 @@ NONE_OF_ITS_OWN = re.compile(r"\[?(N/A|Not Supported)\]?", re.IGNORECASE)
 
 
 def mark(gpus: List[Dict[str, Any]], meminfo: Optional[str] = None) -> None:
-    """Say of each GPU whether its memory is the machine's (`unified`), how much that is, and how
+    """Tell for each GPU whether its memory is the machine's (`unified`), how much that is, and how
     much of it the kernel could give away now (`memory_available`, as vLLM counts it)."""
     if meminfo is None:
         meminfo = _meminfo()

@@ -1,7 +1,7 @@
 """The front of a blue-green profile: relays its port to the slot that serves, connection by
 connection.
 
-It reads its file anew for each connection, so that a switch is one atomic replacement of that
+It reads its file again for each connection, so that a switch is one atomic replacement of that
 file; connections that are open stay with the slot that they began with until it has drained.
 """
 

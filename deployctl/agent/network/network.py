@@ -131,7 +131,7 @@ def http(
     why there is no answer (refused, out of time), and then `status` is None. It goes straight to
     the address in the URL: no proxy, no redirect. `timeout` bounds the whole of it; the body is
     cut at 64 KiB."""
-    # Half of an agent's start: where nothing is asked, nobody waits for it.
+    # Half of an agent's start: where nothing is asked, it costs no time.
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     parts = urlsplit(url)
@@ -158,7 +158,7 @@ def http(
     finally:
         connection.close()
     if late.is_set():
-        answer.update(status=None, body="", error=f"no whole answer within {timeout:g} s")
+        answer.update(status=None, body="", error=f"no complete answer within {timeout:g} s")
     answer["seconds"] = round(time.monotonic() - began, 4)
     return answer
 

@@ -11,7 +11,7 @@ Groups = List[Tuple[str, str]]
 
 
 class Places:
-    """Reads each of these once; made anew for every look, since all of them may change."""
+    """Reads each of these once; built again for every look, since all of them may change."""
 
     def __init__(self) -> None:
         self._users: Dict[int, str] = {}

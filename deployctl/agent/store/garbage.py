@@ -156,7 +156,7 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any
     else:
         raise AgentError("bad-arguments", "%s is not kept here" % kind)
     if os.path.basename(path) != name or name in (".", ".."):
-        raise AgentError("bad-arguments", "%r is no name" % name)
+        raise AgentError("bad-arguments", "invalid name %r" % name)
     aside = os.path.join(os.path.dirname(path), ASIDE + name.replace(ASIDE, ""))
     if path != aside and os.path.isdir(path):
         if os.path.isdir(aside):

@@ -39,7 +39,7 @@ def write(call: Call, profile: str, release: str, kind: str, told: Dict[str, Any
     and every failure in `failures`, oldest first.
     """
     if kind not in KINDS:
-        raise AgentError("bad-arguments", "%s is no mark" % kind)
+        raise AgentError("bad-arguments", "invalid mark %s" % kind)
     path = os.path.join(_folder(call, profile, release), KINDS[kind])
     if kind == "failed":
         told = _with_earlier(read_json(path) or {}, told)

@@ -77,7 +77,7 @@ def state(call: Call, id: str) -> Dict[str, Any]:
     answer["id"] = id
     if recorded is None:
         return answer
-    # A supervisor that has told its outcome is about to leave: nobody is at work any more.
+    # A supervisor that has recorded its outcome is about to end: no work is in progress.
     leaving = recorded["pid"] if "outcome" in recorded else None
     answer["members"] = [stat.pid for stat in members(recorded) if stat.pid != leaving]
     answer["label"] = (files.description() or {}).get("label", {})
@@ -177,7 +177,7 @@ def _ask_supervisor(recorded: Dict[str, Any], grace: float) -> None:
 
 
 def _runs(files: JobFiles) -> bool:
-    # A supervisor that has told its outcome lives on for a moment; it is among the remains.
+    # A supervisor that has recorded its outcome lives on for a moment; it is among the remains.
     return files.alive() and "outcome" not in (files.recorded() or {})
 
 
@@ -221,7 +221,7 @@ def _public(step: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _size(path: str) -> int:
-    """Bytes of a log; 0 where there is none, as while its job is being started anew."""
+    """Bytes of a log; 0 where there is none, as while its job is being restarted."""
     try:
         return os.path.getsize(path)
     except FileNotFoundError:

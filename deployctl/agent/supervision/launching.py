@@ -74,7 +74,7 @@ def _begin(argv: List[str], spec: Dict[str, Any]) -> Optional[str]:
         start_new_session=True,
     )
     assert process.stdin and process.stdout and process.stderr
-    # One that ended before it read all of this has said why on its standard error.
+    # One that ended before it read all of this has printed why on its standard error.
     with suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(json.dumps(spec).encode())
     with process.stdout as pipe:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import Any, Dict, Optional
 
 from ..core.interface import Call
@@ -15,14 +16,16 @@ PATIENCE = 1.0
 
 
 class Watch:
-    """Asks a server's /load (`{"server_load": N}`) while it is entered.
+    """Asks a server's /load (`{"server_load": N}`) while it is entered and lets requests end.
 
-    `first` is the count before the stop, `last` the last that was answered; None where none was: a
-    server without `--enable-server-load-tracking` counts nothing and answers 0 or not at all.
+    `first` is the count before the stop, `last` the last that was answered within `drain` seconds
+    of it: what the server breaks off then is no longer counted, and was cut off. None where none
+    was answered: a server without `--enable-server-load-tracking` counts nothing and answers 0 or
+    not at all.
     """
 
-    def __init__(self, call: Call, url: str) -> None:
-        self._call, self._url = call, url
+    def __init__(self, call: Call, url: str, drain: float) -> None:
+        self._call, self._url, self._drain = call, url, drain
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="load", daemon=True)
         self.first: Optional[int] = None
@@ -39,14 +42,17 @@ class Watch:
         if self._url:
             self._thread.join()
 
-    def told(self, drains: bool) -> Dict[str, Optional[int]]:
+    def told(self) -> Dict[str, Optional[int]]:
         """Requests `in_flight` at the stop, and how many were `cut_off`: all of them where the
         server ends at once, at most the last count where it lets them end first."""
-        return {"in_flight": self.first, "cut_off": self.last if drains else self.first}
+        return {"in_flight": self.first, "cut_off": self.last}
 
     def _ask(self) -> None:
+        end = time.monotonic() + self._drain
         while not self._over.wait(PAUSE):
             found = self._count()
+            if time.monotonic() > end:
+                return
             if found is not None:
                 self.last = found
 

@@ -82,7 +82,7 @@ class Waker:
 
 
 class Supervisor:
-    """Keeps the server of one directory running until it is told to stop or gives up."""
+    """Keeps the server of one directory running until it is asked to stop or gives up."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -118,7 +118,7 @@ class Supervisor:
         say("%s %s" % (state, json.dumps(shown)))
 
     def write(self) -> None:
-        """Write the record; a full disk leaves no server without a supervisor, it is tried anew."""
+        """Write the record; a full disk leaves no server without a supervisor, it is retried."""
         try:
             write_json(self.file("record.json"), self.record)
             self.unwritten = False

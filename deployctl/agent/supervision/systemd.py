@@ -1,6 +1,6 @@
 """A server's supervisor as a systemd unit: starts at boot, has a control group and a journal.
 
-The unit runs the very supervisor that is used elsewhere, so states and limits are the same; systemd
+The unit runs the same supervisor that is used elsewhere, so states and limits are the same; systemd
 adds what needs it. `daemon-reload` is avoided where it can be: on a node it takes the GPUs away
 from running containers.
 """
@@ -56,7 +56,7 @@ def usable() -> Optional[str]:
 
 
 def unit_name(root: str, name: str) -> str:
-    """The unit's name; another root than the default one is told apart by a digest."""
+    """The unit's name; another root than the default one is distinguished by a digest."""
     if os.path.abspath(root) == DEFAULT_ROOT:
         return "deployctl-%s.service" % name
     return "deployctl-%s-%s.service" % (name, hashlib.sha256(root.encode()).hexdigest()[:8])
@@ -71,7 +71,7 @@ def start(call: Call, name: str, argv: List[str], grace: float) -> None:
     path = os.path.join(UNITS, unit)
     if _content(path) != text:
         write_text(path, text, 0o644)
-        # Only a unit that is loaded already is read anew by force.
+        # Only a unit that is loaded already is reloaded by force.
         if show(call, unit).get("NeedDaemonReload") == "yes":
             _systemctl(call, "daemon-reload")
     _enable(path, unit)

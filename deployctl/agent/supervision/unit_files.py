@@ -45,7 +45,7 @@ class Unit:
         """One starts or stops it at a time: a start that was given up may still be on its way."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         with ExitStack() as held:
-            # A disk that takes no file any more keeps nobody from stopping a server.
+            # A disk that takes no more files must not prevent stopping a server.
             with suppress(OSError):
                 handle = os.open(self.file("lock"), os.O_RDONLY | os.O_CREAT, 0o600)
                 held.callback(os.close, handle)
@@ -62,8 +62,9 @@ class Unit:
 
     def standing(self, serial: Optional[str]) -> Tuple[Dict[str, Any], bool, bool]:
         """The record, whether the server runs, and whether somebody supervises it. A server that
-        has just ended is told of a moment later, and a supervisor that is gone may have said so
-        after its record was read: it is read again."""
+        has just ended is recorded a moment later, and a supervisor that is gone may have recorded
+        so after its record was read: it is read again.
+        """
         end = time.monotonic() + LAST_WORD
         before: Optional[Dict[str, Any]] = None
         while True:
@@ -81,7 +82,7 @@ class Unit:
         return record, running, supervised
 
     def proven(self) -> Optional[Dict[str, Any]]:
-        """The process that was proven last; None where none was, or nobody noted which."""
+        """The process that was proven last; None where none was, or it was not recorded."""
         try:
             return read_json(self.file("kept"))
         except ValueError:
@@ -89,7 +90,7 @@ class Unit:
 
     def members(self, spec: Dict[str, Any], record: Dict[str, Any]) -> List[processes.Stat]:
         """Every living process of the server, whoever their parent is by now. Where nothing is
-        recorded, or the main process's number was given anew, those that carry its mark."""
+        recorded, or the main process's number was reused, those that carry its mark."""
         pid, start = record.get("pid"), record.get("start")
         if record and record.get("boot") != boot_id():
             return []

@@ -1,7 +1,7 @@
 """Servers under supervision: started, looked at, stopped whole, their logs read.
 
 States: absent (never started here) · starting · running · exited (status 0 before anybody asked,
-which is a failure) · failed · lost (it and its supervisor are gone without a word) · stopped.
+which is a failure) · failed · lost (it and its supervisor died) · stopped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..core import inheritance
 from ..core.archive import archive
@@ -30,7 +30,7 @@ from .unit_files import ENDED, Unit, alive
 LOAD_OPTION, DRAIN_OPTION = "--enable-server-load-tracking", "--shutdown-timeout"
 """Options of `vllm serve` with which it counts requests, and lets them end when it is stopped."""
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
-"""Restarts within so many seconds; bytes of log before it is turned over."""
+"""Restarts within this many seconds; bytes of log before it is rotated."""
 
 
 def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
@@ -143,7 +143,7 @@ def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) 
 
 
 def _forget_secrets(unit: Unit, log: str) -> None:
-    """Nobody runs who needs them; what a supervisor that was killed left in the log goes, too."""
+    """No process needs them now; what a killed supervisor left in the log goes, too."""
     path = unit.file("secrets.json")
     with suppress(OSError):
         LogMask(log, (read_json(path) or {}).values()).tend()
@@ -219,9 +219,18 @@ def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str
     with unit.alone():
         spec = unit.spec() or {}
         tracks = LOAD_OPTION in spec.get("argv", ())
-        with Watch(call, load if tracks else "") as watch:
+        with Watch(call, load if tracks else "", _drain(spec.get("argv", ()))) as watch:
             stopped = _stop(call, unit, grace)
-    return dict(stopped, requests=watch.told(DRAIN_OPTION in spec.get("argv", ())))
+    return dict(stopped, requests=watch.told())
+
+
+def _drain(argv: Sequence[str]) -> float:
+    """For how many seconds a server with this command line lets its requests end."""
+    for option, value in zip(argv, argv[1:]):
+        if option == DRAIN_OPTION:
+            with suppress(ValueError):
+                return max(0.0, float(value))
+    return 0.0
 
 
 def _absent() -> Dict[str, Any]:
@@ -238,7 +247,7 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
     if spec["kind"] == "systemd":
         systemd.stop(call, name)
     _end_supervisor(record, float(spec["grace"]))
-    # It may have started the server anew in the meantime.
+    # It may have restarted the server in the meantime.
     record = unit.record(spec["serial"]) or record
     # Whatever the supervisor left, or all of it where no supervisor lived.
     rest = processes.stop_all(lambda: unit.members(spec, record), grace)
@@ -279,7 +288,7 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> LogPart:
     """A part of the server's log from a byte offset, up to whole lines while it runs.
 
     A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
-    says that the file was turned over and reading began anew.
+    says that the file was rotated and reading began again.
     """
     unit = Unit(call, name)
     spec = unit.spec() or {}

@@ -28,7 +28,7 @@ def unit(text: str, source: str) -> Given:
         elif key.strip() == "EnvironmentFile":
             notes.append(f"variables of {value.strip().lstrip('-')} are not read")
         elif key.strip() == "ExecStart":
-            # An empty one resets; a prefix such as `-` or `@` is no part of the program.
+            # An empty one resets; a prefix such as `-` or `@` does not belong to the program.
             command = value.strip().lstrip("-@:+!|")
     words = [word.replace("$$", "$").replace("%%", "%") for word in shlex.split(command)]
     if len(words) > 2 and words[0].endswith("sh") and words[1] in ("-c", "-lc"):

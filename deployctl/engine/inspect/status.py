@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployctl import cancel
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run import recovery
@@ -21,9 +22,11 @@ from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.servers import life
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
-from deployctl.steps.servers.stopping import reachable
+from deployctl.steps.servers.stopping import base_url
 
 SCHEMA = "deployctl.status/1"
+PAUSE = 2.0
+"""Seconds between two readings of what a server generates."""
 GONE = ("lost", "failed", "exited")
 """States of a server that ended without having been stopped: some of it may live on."""
 UNREACHED = {"healthy": False, "state": "unknown"}
@@ -31,8 +34,7 @@ UNREACHED = {"healthy": False, "state": "unknown"}
 
 
 def _questions(profile: Profile) -> dict[str, Question]:
-    name, serve = profile.name, profile.serve
-    url = f"http://{reachable(serve.host)}:{serve.port}"
+    name, serve, url = profile.name, profile.serve, base_url(profile)
     asked = [
         Question("releases", "releases.state", {"profile": name, "last": 20}),
         Question("unit", "units.state", {"name": name}),
@@ -60,6 +62,8 @@ def survey(profile: Profile) -> dict[str, Any]:
         serving = slots.serving(connected.session, profile)
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
+        if life.waits(answers) and _answers(answers.get("health")):
+            answers = answers.renewed(_made(serving, connected))
         found = {**_host(answers), "unit": serving.name}
         if found["state"] in GONE:
             found |= left(Deployment(serving, host), connected)
@@ -67,6 +71,16 @@ def survey(profile: Profile) -> dict[str, Any]:
 
     hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+
+
+def _made(serving: Profile, connected: Connected) -> Answers:
+    """Whether a server that kept us waiting works for others: two more readings."""
+    url = f"{base_url(serving)}/metrics"
+    readings = []
+    for pause in (0.0, PAUSE):
+        cancel.sleep(pause)
+        readings.append(connected.session.call("network.http", method="GET", url=url))
+    return Answers({life.MADE: life.made(readings)})
 
 
 def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:

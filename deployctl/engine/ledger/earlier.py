@@ -45,7 +45,7 @@ def previous_deployment(
 
 def wanted_then(kept: Mapping[str, Any]) -> Profile:
     """A profile that a manifest keeps; keys that this version does not know are left out, since
-    another one may have written it. Raises `ValidationError` where it is no profile."""
+    another one may have written it. Raises `ValidationError` where it is not a profile."""
     try:
         return Profile.model_validate(kept)
     except ValidationError as error:

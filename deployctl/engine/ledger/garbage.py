@@ -105,7 +105,7 @@ def _host(
     host: HostSettings, connected: Connected, profile: str, keep: int, dry_run: bool
 ) -> dict[str, Any]:
     names: Sequence[str] = connected.session.call("releases.profiles")
-    # Another profile's run may be about to refer to what nobody refers to yet.
+    # Another profile's run may be about to refer to what is not yet referred to.
     takes = [lock.take(name, f"gc-{profile}") for name in sorted({*names, profile})]
     for answer in connected.session.ask(takes):
         if isinstance(answer, RemoteError):

@@ -53,7 +53,7 @@ def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call:
     evidence = {**before.get("evidence", {}), **work.evidence}
     arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
     if gates_only or work.wanted.pinned is not None:
-        # Asked about or served anew: what a release was built from stays what it was.
+        # Measured or served again: what a release was built from stays what it was.
         kept = {**before, "evidence": ledger.brief(evidence), "sealed_by": run.run}
         return Call("releases.seal", {**arguments, "manifest": kept})
     identity = release_identity(work.wanted, work.answers)

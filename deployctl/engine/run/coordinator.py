@@ -159,7 +159,7 @@ def _host(worker: Worker) -> None:
     except DeployError as error:
         record.error = error
     except Cancelled:
-        # While it was being reached, or once more while it was said what is left.
+        # While it was being reached, or again while the rest was reported.
         record.error = record.error or _interrupted(record, "the remaining state was not checked")
     except Exception as error:
         record.error = bugs.internal(record.host, error)

@@ -165,7 +165,7 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
         _ended(work, StepRecord(step.name, "unknown", seconds, {}, plan.changes, error=error))
         raise
     except Exception as raised:
-        # A bug must not keep a failed release serving: it takes the way back like any failure.
+        # A bug must not keep a failed release serving: it is rolled back like any failure.
         error = StepBroken(
             host,
             step.name,

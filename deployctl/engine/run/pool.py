@@ -15,7 +15,7 @@ PARALLEL = 32
 
 
 class Slots:
-    """So many threads work at once; one that waits for others gives its slot to another."""
+    """Most threads that work at once; one that waits for others gives its slot to another."""
 
     def __init__(self, count: int = PARALLEL) -> None:
         self._free = threading.Semaphore(count)

@@ -121,7 +121,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     try:
         _note(run, work, "restoring", why)
     except RemoteError as error:
-        # A ledger that cannot be written (a full disk) does not prevent the way back.
+        # A ledger that cannot be written (a full disk) does not prevent the rollback.
         work.listen(events.StepNote(host, "ledger", f"not written: {error.what}"))
     work.listen(events.StepNote(host, "restore", f"rolling back to {previous}"))
     back = replace(

@@ -126,7 +126,7 @@ def _alone() -> Iterator[None]:
     lock = entries.folder() / ".lock"
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        # Nobody else can open it, so nobody else can hold it.
+        # No other user can open it, so none can hold it.
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = error.strerror or str(error)

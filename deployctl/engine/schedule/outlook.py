@@ -17,7 +17,7 @@ def outlook(at: str, entry: Entry | None) -> dict[str, Any]:
 
     `fields` are the five that `at` means, None for @reboot; `next` are its coming times with
     their offset, in the machine's zone; `line` is what the crontab gets, and `change` whether
-    that is added, replaced or there already. Raises UsageError where `at` is no time.
+    that is added, replaced or there already. Raises UsageError for an invalid `at`.
     """
     time = times.parse(at)
     now = crontab.now()

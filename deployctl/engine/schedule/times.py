@@ -46,7 +46,7 @@ class Field:
         if word.lower() in self.names:
             return self.first + self.names.index(word.lower())
         if not re.fullmatch(r"[0-9]{1,4}", word):
-            raise ValueError(_foreign(word) or f"{word!r} is no {self.name}")
+            raise ValueError(_foreign(word) or f"invalid {self.name} {word!r}")
         if not self.first <= int(word) <= self.last:
             raise ValueError(f"{self.name} {word} is not within {self.first}-{self.last}")
         return int(word)
@@ -156,7 +156,7 @@ def _range(field: Field, part: str, remarks: list[str]) -> str:
     if not slash:
         return span
     if not re.fullmatch(r"[0-9]{1,4}", step) or int(step) == 0:
-        raise ValueError(_foreign(step) or f"{part}: {step!r} is no step")
+        raise ValueError(_foreign(step) or f"{part}: invalid step {step!r}")
     if int(step) > high - low:
         remarks.append(
             f"{field.name} {part}: the step is longer than the range, only {low} is left"

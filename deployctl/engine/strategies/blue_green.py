@@ -47,7 +47,7 @@ class BlueGreenRun:
     front: str = "absent"
     """What the profile's own unit runs: the front, a release from before, or nothing."""
     listens: slots.Address | None = None
-    """Where the front was told to listen."""
+    """Where the front was configured to listen."""
 
     def run(self) -> None:
         """Do it; failures are raised or in the record, as `Worker.run` has them."""
@@ -142,7 +142,7 @@ class BlueGreenRun:
         return settle(whole.resolution, connected, whole.steps, wanted, asked, answers, free)
 
     def _inner(self, slot: Slot, record: HostRecord) -> Worker:
-        """The run of one slot. Its own past is no way back: what serves is the other slot."""
+        """The run of one slot. It never rolls back to its own past: the other slot serves."""
         whole = self.whole
         profile = slots.slot_profile(whole.wanted.profile, slot)
         options = replace(whole.options, keep_failed=True, lock_wait=0.0, only_if_changed=False)
@@ -177,7 +177,7 @@ class BlueGreenRun:
             self._note(connected, ledger.ended(whole.run_record, record, closing))
 
     def _goes_on(self, connected: Connected) -> bool:
-        """Whether a failure past the staging leaves the live slot serving, as a way back would."""
+        """Whether a failure past the staging leaves the live slot serving, as a rollback would."""
         past = {s.step for s in self.whole.record.steps if s.attempted and s.status != "skipped"}
         if self.live is None or not past & registry.makers(SERVER):
             return False
@@ -270,7 +270,7 @@ class BlueGreenRun:
         self.whole.listen(events.StepProgress(host, "switch", "drain", detail, None))
 
     def _down(self) -> None:
-        """The front first: nobody is sent to a slot that ends."""
+        """The front first: no client is sent to a slot that ends."""
         whole = self.whole
         whole.run()
         ended = whole.record.steps

@@ -59,7 +59,9 @@ def live(answer: Any) -> Slot | None:
 
 
 def listens(answer: Any) -> Address | None:
-    """Where the front was told to listen, from the answer to `ask_live`; None where it was not."""
+    """Where the front was configured to listen, from the answer to `ask_live`; None where it was
+    not.
+    """
     if not isinstance(answer, dict) or not answer.get("exists"):
         return None
     found = json.loads(answer["text"])
@@ -75,7 +77,7 @@ def serving(session: Session, profile: Profile) -> Profile:
 
 
 def idle(profile: Profile, serving: Profile) -> Slot:
-    """The slot for the next release, beside the profile that `serving` told."""
+    """The slot for the next release, beside the profile that `serving` named."""
     return "green" if serving.name == f"{profile.name}.blue" else "blue"
 
 

@@ -96,7 +96,7 @@ class LocalChannel:
         with self._closing:
             if self._ending is None:
                 self._end(CLOSE_LIMIT)
-        # Nobody may close a file that another thread reads; its end comes now.
+        # A file that another thread reads must not be closed; its end comes now.
         if self._reading.acquire(timeout=CLOSE_LIMIT):
             self._stdout.close()
             self._reading.release()
@@ -106,7 +106,7 @@ class LocalChannel:
         try:
             status = self._process.wait(timeout=patience)
             if status < 0:
-                status = None  # ended by a signal: it told none
+                status = None  # ended by a signal: it sent none
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -130,7 +130,7 @@ class SshTransport:
         if refused:
             raise HostError(
                 self.name,
-                f"your ssh_config for {settings.address} lets nobody in",
+                f"your ssh_config for {settings.address} allows no login",
                 refused[0].why,
                 f"see deployctl host explain {settings.address}",
             )
@@ -229,7 +229,7 @@ class SshTransport:
         else:
             what = f"no connection to {place}"
         if proxy is not None:
-            why = f"{why}; ProxyCommand {proxy.command}: {proxy.words() or 'said nothing'}"
+            why = f"{why}; ProxyCommand {proxy.command}: {proxy.words() or 'no output'}"
         return Unreachable(self.name, what, why, todo)
 
 
@@ -262,7 +262,7 @@ class SshChannel:
         self._channel = channel
         self._cut = cut
         self._stderr = bytearray()
-        # Both streams share one window: a stderr that nobody reads would stop stdout.
+        # Both streams share one window: a stderr that is not read would stop stdout.
         self._drain = threading.Thread(target=self._keep_stderr, name="stderr", daemon=True)
         self._drain.start()
 

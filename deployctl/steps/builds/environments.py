@@ -51,7 +51,7 @@ def damage_before(wanted: Deployment, answers: Answers) -> list[str]:
 
 
 def _generation(name: str, key: str) -> int:
-    """Which generation of an environment a name stands for; 0 where it is none of it."""
+    """Which generation of an environment a name stands for; 0 where it is another one's."""
     first, _, number = name.partition("-")
     if first != key:
         return 0

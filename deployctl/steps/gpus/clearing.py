@@ -80,7 +80,7 @@ def _unreadable(wanted: Deployment, now: Scene) -> Iterator[str]:
         return
     for gpu in measured(now):
         if gpu["memory_used"] is None:
-            said = (gpu.get("unknown") or {}).get("memory.used") or "not told"
+            said = (gpu.get("unknown") or {}).get("memory.used") or "not reported"
             yield (
                 f"GPU {gpu['index']}: its memory in use cannot be read ({said}), so nothing is "
                 "stopped for it: see nvidia-smi, or reset it with deployctl clean --reset"

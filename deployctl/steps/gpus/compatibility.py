@@ -1,6 +1,6 @@
 """Driver, toolkit and compute capability against the torch that is to be built. Pure.
 
-Told before the build, which takes an hour and would end in a server that does not start.
+Reported before the build, which takes an hour and would end in a server that does not start.
 """
 
 from __future__ import annotations

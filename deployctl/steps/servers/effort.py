@@ -51,7 +51,7 @@ class Effort:
         self.since = now
 
     def overslept(self, seconds: float) -> None:
-        """Nobody looked for so long: that is no silence of the server's."""
+        """There was no check for so long: that does not count as silence of the server."""
         self.since += seconds
         self._at += seconds
 

@@ -7,7 +7,7 @@ waiting requests read 0.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.config.profile import Profile
@@ -18,8 +18,10 @@ from deployctl.steps.servers.in_flight import counted
 from deployctl.steps.servers.stopping import base_url
 from deployctl.vllm.client.outcome import REFUSALS, kind_of
 from deployctl.vllm.client.server_words import of_body
+from deployctl.vllm.counters.metrics import generated
+from deployctl.vllm.counters.unreadable import Unreadable
 
-LIFE, LOAD = "life", "load"
+LIFE, LOAD, MADE = "life", "load", "made"
 WITHIN = 10.0
 """Seconds for a completion of one token."""
 
@@ -52,6 +54,9 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
         unknown = answers.unknown(LIFE)
         return None, unknown.reason if unknown else "not asked"
     status = answer["status"]
+    tokens = answers.get(MADE)
+    if status is None and tokens:
+        return True, f"it is busy: {tokens} tokens for others while ours had to wait"
     if status is None:
         flying = in_flight(answers)
         beside = "" if flying is None else f", {flying} requests in flight"
@@ -72,8 +77,24 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
     return False, f"/v1/completions answers {status}{words}"
 
 
+def waits(answers: Answers) -> bool:
+    """Whether no completion came in time: it hangs, or is busy with those of others."""
+    answer = answers.get(LIFE)
+    return bool(answer) and answer["status"] is None
+
+
+def made(readings: Sequence[Mapping[str, Any]]) -> int | None:
+    """Tokens that a server generated between two readings of /metrics; a completion of others'
+    is proof of life as well. None where they do not tell."""
+    try:
+        first, last = (generated(one["body"]) if one["status"] == 200 else None for one in readings)
+    except Unreadable:
+        return None
+    return None if first is None or last is None else max(0, last - first)
+
+
 def refuses(answers: Answers) -> bool:
-    """Whether it is alive and lets nobody ask: without its key, or too often."""
+    """Whether it is alive and allows no request: without its key, or too often."""
     answer = answers.get(LIFE)
     status = answer and answer["status"]
     return bool(status) and kind_of(of_body(answer["body"].encode()).code or status) in REFUSALS

@@ -124,7 +124,8 @@ class Readiness:
             if ready.limit is not None and now - self.began > ready.limit:
                 raise self._failure(f"not ready within {ready.limit:g} s, {phase}", unit)
             cancel.sleep(POLL)
-            # While this machine stood still, nobody looked: that is no silence of the server's.
+            # While this machine stood still, nothing was checked: that does not count as silence of
+            # the server.
             self.effort.overslept(time.monotonic() - now - POLL)
 
     def _healthy(self, unit: Mapping[str, Any]) -> bool:

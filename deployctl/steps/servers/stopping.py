@@ -9,6 +9,7 @@ from typing import Any
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
+from deployctl.vllm.serving.command import counts_requests
 
 REQUESTS = "stopped_requests"
 """In evidence: how many requests a stop found in flight, and how many it cut off."""
@@ -27,7 +28,7 @@ def base_url(profile: Profile) -> str:
 
 def listens_at(unit: Mapping[str, Any]) -> str | None:
     """The URL of a running unit's server, by its own command line: the profile may name another
-    port by now. None where it is no server."""
+    port by now. None where it is not a server."""
     given = dict(pairwise(unit.get("argv") or ()))
     if "--host" not in given or "--port" not in given:
         return None
@@ -41,7 +42,8 @@ def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
 
 def stop_named(session: Session, name: str, grace: float) -> dict[str, Any]:
     """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
-    url = listens_at(session.call(units.state, name=name))
+    unit = session.call(units.state, name=name)
+    url = listens_at(unit) if counts_requests(unit.get("argv") or ()) else None
     load = f"{url}/load" if url else ""
     stopped: dict[str, Any] = session.call(units.stop, name=name, grace=grace, load=load)
     return stopped

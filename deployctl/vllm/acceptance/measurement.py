@@ -21,7 +21,7 @@ from deployctl.vllm.counters.metrics import Counters, Restarted, difference, par
 from deployctl.vllm.counters.unreadable import Unreadable
 
 Progress = Callable[[int, int, Counts], None]
-"""Told after each request: how many are done, how many there are at most, counts so far."""
+"""Called after each request: how many are done, how many there are at most, counts so far."""
 
 SETTLE = 15.0
 """Seconds for which counters may lag behind an answer."""
@@ -177,7 +177,7 @@ def _one(
         taken.shortened.append(cut)
     if prompt.expects:
         there = prompt.expects in f"{answer.reasoning or ''}{answer.content or ''}"
-        # An answer that was cut off may have said it later.
+        # An answer that was cut off may have had it later.
         if there or answer.finish_reason != "length":
             taken.expected.append(there)
     foreign_tokens = (counted.generation_tokens or 0) - answer.completion_tokens

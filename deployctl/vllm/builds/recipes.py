@@ -128,7 +128,7 @@ def build(
     python = wish.interpreter if own or wish.base is not None else wish.python
     argv = [uv, "build", "--wheel", "--out-dir", dist, "--python", python]
     if wish.base is not None:
-        # Built against the very torch that it will run with.
+        # Built against the torch that it will run with.
         argv += ["--no-build-isolation"]
     if wish.wheels:
         argv += ["--find-links", _offered(wish)]

@@ -1,1 +1,1 @@
-"""Requests to a served model, and what is made of the answers."""
+"""Requests to a served model, and the judgement of answers."""

@@ -15,7 +15,7 @@ def host_of(url: str) -> str:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("it needs http:// or https:// and a host")
         if parts.port == 0:
-            raise ValueError("port 0 is none")
+            raise ValueError("port 0 is invalid")
     except ValueError as error:
         raise UsageError(
             f"{url} is not a server URL", str(error), "write it as http://HOST:PORT"

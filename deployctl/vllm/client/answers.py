@@ -91,7 +91,7 @@ class Assembly:
     def add(self, data: str, at: float) -> None:
         """The payload of one `data:` line, `at` seconds after the request was sent.
 
-        Raises ValueError for broken JSON, `Malformed` for what is no event of an answer, and
+        Raises ValueError for broken JSON, `Malformed` for what is not an event of an answer, and
         `ServerError` for the server's own error.
         """
         if data.strip() == "[DONE]":
@@ -170,7 +170,7 @@ def _word(value: Any) -> str | None:
 
 
 def whole(value: Any) -> int | None:
-    """A count that a server states; None for anything that is no plausible one."""
+    """A count that a server states; None for anything implausible."""
     return value if type(value) is int and 0 <= value < LARGEST else None
 
 

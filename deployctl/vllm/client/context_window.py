@@ -18,7 +18,7 @@ OVERHEAD = 1.05
 
 @dataclass(frozen=True)
 class ContextWindow:
-    """`tokens` is the most that prompt and answer may have together; None where not told."""
+    """`tokens` is the most that prompt and answer may have together; None where unknown."""
 
     model: str
     tokens: int | None

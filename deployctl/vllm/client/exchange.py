@@ -163,13 +163,13 @@ class Exchange:
 
 
 def _plain(response: httpx.Response) -> bool:
-    """Whether an answer says that it is no stream of events, although one was asked for."""
+    """Whether an answer says that it is not a stream of events, although one was asked for."""
     kind = response.headers.get("Content-Type", "").lower()
     return "json" in kind or "html" in kind
 
 
 def no_answer(body: bytes, problem: str) -> RequestFailed:
-    """The failure of a body that is no answer: the error that it carries, else what it is."""
+    """The failure of a body that is not an answer: the error that it carries, else what it is."""
     found = server_words.error_in(body)
     if found is not None:
         return error_answer(found.text, found.code)

@@ -20,7 +20,7 @@ from deployctl.vllm.counters.metrics import Counters, Restarted, difference, par
 from deployctl.vllm.counters.unreadable import Unreadable
 
 Told = Callable[[int, int], None]
-"""Told before each level: its concurrency and its number of requests."""
+"""Called before each level: its concurrency and its number of requests."""
 
 ROUNDS = 6
 """Rounds of a level at most."""
@@ -62,7 +62,7 @@ class Speeds:
 def run(client: Client, load: Load, told: Told) -> Speeds:
     """Ask the same prompts at every level, each warmed at its own concurrency.
 
-    A level is asked in rounds until one is no faster than the round before: compilation, graphs
+    A level is asked in rounds until one is not faster than the round before: compilation, graphs
     and caches of that concurrency are paid by then, and the last round is the one that counts.
     A server that does not answer any more ends it all.
     """

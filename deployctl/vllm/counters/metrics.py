@@ -17,6 +17,7 @@ from deployctl.vllm.counters.counts import Counts
 from deployctl.vllm.counters.unreadable import Unreadable, whole
 
 IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
+GENERATED = ("vllm:generation_tokens_total{", "vllm:generation_tokens_total ")
 STARTED = "process_start_time_seconds"
 LONGEST_LINE = 1 << 16
 """Characters of a line; the parser of labels needs time that grows with its square."""
@@ -75,9 +76,18 @@ def in_flight(text: str) -> int | None:
 
     Only their lines are read: a text that was cut off at its end is good enough.
     """
-    lines = [line for line in text.splitlines(keepends=True) if line.startswith(IN_FLIGHT)]
+    return _sum(text, IN_FLIGHT, "vllm:num_requests")
+
+
+def generated(text: str) -> int | None:
+    """Tokens that a server has generated since its start, read like `in_flight`."""
+    return _sum(text, GENERATED, "vllm:generation_tokens")
+
+
+def _sum(text: str, names: tuple[str, ...], what: str) -> int | None:
+    lines = [line for line in text.splitlines(keepends=True) if line.startswith(names)]
     counts = [value for _, _, value in _samples("".join(lines))]
-    return whole(sum(counts), "vllm:num_requests") if counts else None
+    return whole(sum(counts), what) if counts else None
 
 
 def difference(before: Counters, after: Counters) -> Counters:

@@ -95,7 +95,7 @@ def desired(upstream: str, overrides: Mapping[str, Any]) -> Desired:
     """Upstream's text with a profile's overrides, every other byte as it was.
 
     Raises `DrafterConfigError` where the overrides speak the other dialect than the file, or a
-    key path leads through something that is no object.
+    key path leads through something that is not an object.
     """
     config = parse(upstream)
     text = upstream

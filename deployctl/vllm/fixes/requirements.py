@@ -53,7 +53,7 @@ def _sentence(
     evidence = "; ".join(_place(item) for item in entry["evidence"])
     if verdict == V2_ONLY:
         return f"{name} is there for the V2 model runner alone, the launch runs V1 ({evidence})"
-    word = {UNKNOWN: "cannot be told", UNSUPPORTED: "cannot be there"}.get(verdict, f"is {verdict}")
+    word = {UNKNOWN: "is unknown", UNSUPPORTED: "cannot be there"}.get(verdict, f"is {verdict}")
     return f"{name} {word}: {evidence}"
 
 

@@ -1,7 +1,7 @@
 """Why a build failed, from its log: what failed, its first error, and what is known about it. Pure.
 
 A log carries the output of many programs (uv, pip, git, CMake, ninja, nvcc, cargo, setuptools),
-indented by those that called them. What a later stage reached is no cause any more: a fetch that
+indented by those that called them. What a later stage reached is not a cause: a fetch that
 stumbled before sources were compiled did not end the build.
 """
 
@@ -121,7 +121,7 @@ def _bounded(lines: Sequence[Line], kept: Sequence[int]) -> list[int]:
 
 
 def _says_nothing(line: Line) -> bool:
-    """Progress, commands and warnings; pip's last try is none, for its error does not say why."""
+    """Progress, commands and warnings; pip's last try is not, for its error does not say why."""
     text = line.text
     if _LAST_TRY.match(text):
         return False

@@ -12,7 +12,7 @@ from typing import Any
 from deployctl.vllm.logs import prefixes
 
 MOST = 16_384
-"""Characters of a line that are looked at: what is longer is no message of a logger."""
+"""Characters of a line that are looked at: what is longer is not a message of a logger."""
 FIRST, LAST = 20_000, 200_000
 """Lines of a log that are read: of more, the middle is left out."""
 ROUNDS = 12

@@ -321,7 +321,7 @@ def _shown(
 
 
 def _unknown(lines: Sequence[Line], failure: Failure) -> Explanation:
-    """The last exception that is no report of another's, whole."""
+    """The last exception that does not report another's, whole."""
     own = [raised for raised in failure.raised if not _WRAPPERS.search(raised.words[0])]
     last = (own or failure.raised)[-1]
     words = list(zip(last.words, last.at, strict=True))

@@ -87,7 +87,7 @@ def _named(word: str) -> tuple[str, str | None]:
     if name in SHORT:
         return SHORT[name], value if equals else None
     if not name.startswith("--") or not re.fullmatch(r"--[A-Za-z0-9][^\s]*", name):
-        raise NotUnderstood(f"{word!r} is no option of vllm serve that is known here")
+        raise NotUnderstood(f"{word!r} is not a known option of vllm serve")
     head, dot, below = name[2:].partition(".")
     return head.replace("_", "-") + dot + below, value if equals else None
 

@@ -86,7 +86,7 @@ def cache_bytes(config: Mapping[str, Any], tokens: int, element: int) -> int | N
 
     Sliding layers keep their window; layers without a cache of this kind (linear attention) count
     nothing. None for models that keep something else (multi-head latent attention), and for a
-    config that does not say it, or says something that is no count.
+    config that does not say it, or has another value than a count.
     """
     nested = config.get("text_config")
     body = nested if isinstance(nested, Mapping) else config

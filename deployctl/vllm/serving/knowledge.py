@@ -82,7 +82,7 @@ def probe_source() -> str:
 
 def read(release: str | None, answer: Mapping[str, Any] | None = None) -> Knowledge:
     """Put together what the wanted release says and what the probe of the build answered; where
-    the source is no release, the version that was built counts."""
+    the source is not a release, the version that was built counts."""
     told = answer or {}
 
     def names(key: str) -> frozenset[str] | None:

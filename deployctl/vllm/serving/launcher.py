@@ -10,12 +10,12 @@ has taken the command line, its own checks have looked at the models, and no wei
 GPU memory is taken. The answer is one line on standard output, `ANSWER` and a JSON object:
 
     outcome        accepted, refused (vLLM raised an exception, or its parser an error), ended (it
-                   left without a word), or unsupported (this vLLM configures itself elsewhere)
+                   ended silently), or unsupported (this vLLM configures itself elsewhere)
     stage          what it was at: importing, parsing, configuring, or preparing (a loader of
                    weights and the tokenizer, from the finished configuration)
     error, words   the exception's type and text, or the parser's complaint
     kinds          the exception's type and those that it is derived from
-    resolved       what vLLM made of the options, by name
+    resolved       what vLLM derived from the options, by name
     selection      why vLLM's selector of attention backends refuses the one asked for, if it does
     cuda           whether CUDA was initialised on the way, and so held memory of a GPU
     devices        GPUs' device files that are open at its end

@@ -208,7 +208,7 @@ def test_a_required_fix_that_cannot_be_told(builder: BuildHost, project: Project
     required = {"fixes": {"require": ["dflash-layer-offset"]}}
     with pytest.raises(StagingFailed) as caught:
         builder.up(builder.wanted(settings(project), **required))
-    assert "dflash-layer-offset cannot be told" in str(caught.value)
+    assert "dflash-layer-offset is unknown" in str(caught.value)
     # Found out from the environment that is there; it is not built a second time for that.
     with pytest.raises(StagingFailed):
         builder.up(builder.wanted(settings(project), **required))
@@ -223,4 +223,4 @@ def test_a_preferred_fix_that_is_not_there_is_told_and_nothing_fails(
     done = builder.up(builder.wanted(settings(project), **preferred))
     assert builder.seal(done["key"]) is not None
     (told,) = (note for note in builder.notes if "a preferred fix is missing" in note)
-    assert "dflash-layer-offset cannot be told" in told
+    assert "dflash-layer-offset is unknown" in told

@@ -34,7 +34,7 @@ def test_a_first_release_that_fails_its_gate_serves_on_and_that_is_said(
     (host,) = failed.hosts
     assert failed.exit_code == 8
     told = list(lines(document.report(failed)))
-    assert f"  serves on: release {host.release}, it has not passed" in told
+    assert f"  release {host.release} is still serving, it has not passed" in told
     shown = told_by_status(served)
     assert shown[0] == "here  it answers, and the serving release has NOT passed its gates"
     assert "  drafter   config.json of a release that has not passed" in shown
@@ -51,7 +51,7 @@ def test_a_failed_release_that_is_kept_is_told_from_the_good_one(served: ServedH
     failed = served.up(STALE, keep_failed=True)
     (host,) = failed.hosts
     assert failed.exit_code == 9 and host.release != good
-    assert f"  serves on: release {host.release}, it has not passed" in list(
+    assert f"  release {host.release} is still serving, it has not passed" in list(
         lines(document.report(failed))
     )
     (shown,) = status.survey(served.profile())["hosts"]

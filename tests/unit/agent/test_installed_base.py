@@ -1,4 +1,4 @@
-"""An environment that was linked from a base: what is wrong there already is told apart."""
+"""An environment that was linked from a base: what is wrong there already is distinguished."""
 
 from __future__ import annotations
 

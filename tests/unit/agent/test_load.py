@@ -10,6 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from deployctl.agent.core.interface import Call
+from deployctl.agent.supervision import units
 from deployctl.agent.supervision.load import Watch
 
 
@@ -40,29 +41,45 @@ def counting(*bodies: str) -> Iterator[tuple[str, Event]]:
         thread.join()
 
 
-def watch(url: str, until: Event) -> Watch:
-    with Watch(Call("/", lambda event: None), url) as found:
+def watch(url: str, until: Event, drain: float) -> Watch:
+    with Watch(Call("/", lambda event: None), url, drain) as found:
         assert until.wait(30)
     return found
 
 
 @pytest.mark.parametrize(
-    ("bodies", "drains", "told"),
+    ("bodies", "drain", "told"),
     [
-        (('{"server_load": 3}', '{"server_load": 0}'), True, (3, 0)),
-        (('{"server_load": 3}', '{"server_load": 1}'), True, (3, 1)),
-        (('{"server_load": 3}', '{"server_load": 0}'), False, (3, 3)),
-        (('{"server_load": null}', "<html>"), False, (None, None)),
+        (('{"server_load": 3}', '{"server_load": 0}'), 60.0, (3, 0)),
+        (('{"server_load": 3}', '{"server_load": 1}'), 60.0, (3, 1)),
+        (('{"server_load": 3}', '{"server_load": 0}'), 0.0, (3, 3)),
+        (('{"server_load": null}', "<html>"), 0.0, (None, None)),
     ],
 )
-def test_what_was_cut_off(bodies: tuple[str, ...], drains: bool, told: tuple[int, int]) -> None:
+def test_what_was_cut_off(bodies: tuple[str, ...], drain: float, told: tuple[int, int]) -> None:
     # The last body is seen twice: once asked, once surely taken in.
     with counting(*bodies, bodies[-1]) as (url, asked):
-        found = watch(url, asked).told(drains)
+        found = watch(url, asked, drain).told()
     assert (found["in_flight"], found["cut_off"]) == told
 
 
 def test_a_server_that_counts_nothing_is_not_asked() -> None:
-    with Watch(Call("/", lambda event: None), "") as found:
+    with Watch(Call("/", lambda event: None), "", 60.0) as found:
         pass
-    assert found.told(True) == {"in_flight": None, "cut_off": None}
+    assert found.told() == {"in_flight": None, "cut_off": None}
+
+
+@pytest.mark.parametrize(
+    ("argv", "seconds"),
+    [
+        (["vllm", "serve", "--shutdown-timeout", "15", "--x"], 15.0),
+        # Not at all: what it has in flight is cut off.
+        (["vllm", "serve", "--shutdown-timeout", "0"], 0.0),
+        (["vllm", "serve", "--shutdown-timeout"], 0.0),
+        (["vllm", "serve", "--shutdown-timeout", "soon"], 0.0),
+        (["vllm", "serve"], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_how_long_a_server_lets_its_requests_end(argv: list[str], seconds: float) -> None:
+    assert units._drain(argv) == seconds

@@ -232,7 +232,7 @@ class TestHttp:
     def test_the_time_limit_is_on_the_whole(self, call: Call, serve: Any, answer: Any) -> None:
         server = serve(answer)
         found = self.ask(call, server, timeout=0.4)
-        assert found["status"] is None and "no whole answer within 0.4 s" in found["error"]
+        assert found["status"] is None and "no complete answer within 0.4 s" in found["error"]
         assert found["seconds"] >= 0.3, "it was waited for"
 
     @pytest.mark.parametrize("text", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"])

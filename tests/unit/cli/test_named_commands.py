@@ -70,7 +70,7 @@ def unknown(words: str) -> str:
 
 FILES = [
     *sorted((REPOSITORY / "deployctl").rglob("*.py")),
-    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
     *sorted((REPOSITORY / "playbooks").glob("*.yaml")),
     *sorted((REPOSITORY / "profiles").rglob("*.yaml")),
     REPOSITORY / "README.md",

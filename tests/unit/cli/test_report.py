@@ -77,3 +77,19 @@ def test_a_damaged_report_is_said_to_be_and_passed_over(text: str) -> None:
     done = CliRunner().invoke(app, ["report", "zz"])
     assert isinstance(done.exception, UsageError)
     assert "is damaged" in str(done.exception)
+
+
+def test_the_newest_run_of_a_profile_by_its_name_or_file(tmp_path: Path) -> None:
+    other = {**documents.failed(), "run": "20261201T000000Z-0ther", "profile": "other"}
+    store.save(other)
+    named = documents.failed()["profile"]
+    result = CliRunner().invoke(app, ["report", "-p", named, "--json"])
+    assert json.loads(result.stdout) == documents.failed()
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: other\nextends: demo\n")
+    result = CliRunner().invoke(app, ["report", "-p", str(file), "--json"])
+    assert json.loads(result.stdout)["run"] == other["run"]
+    result = CliRunner().invoke(app, ["report", "-p", "demo-ngram"])
+    assert isinstance(result.exception, UsageError) and "demo-ngram" in str(result.exception)
+    result = CliRunner().invoke(app, ["report", other["run"], "-p", "other"])
+    assert isinstance(result.exception, UsageError)

@@ -57,7 +57,7 @@ def test_times_of_people(source: str, at: str, following: list[str], remark: str
     [
         ("cronie-crond/cronie#85", "5~15,35~45 * * * *", "cronie"),
         ("the same, without ends", "~ 3 * * *", "cronie"),
-        ("treysu/letterboxd-plex-sync#1: quotes of an env file", '"0 2 * * *"', "no minute"),
+        ("treysu/letterboxd-plex-sync#1: quotes of an env file", '"0 2 * * *"', "invalid minute"),
         ("Huangyan0804/AutoCheckin#2: /etc/crontab's user", "2 * * * * root", "six fields"),
         (
             "lan-tianxiang/JS_TOOL#270's kind: no such day of the month",

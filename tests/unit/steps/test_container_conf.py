@@ -232,7 +232,7 @@ def test_plain_lxc_without_any_rule_may_use_everything() -> None:
         ("dev0: nvidia0", "it must lie below /dev"),
         ("dev0: /dev/../nvidia0", "it must lie below /dev"),
         ("dev0: gid=44", "it names no path"),
-        ("dev0: /dev/nvidia0,colour=red", "'colour' is no option"),
+        ("dev0: /dev/nvidia0,colour=red", "'colour' is not an option"),
         ("dev0: /dev/nvidia0,path=/dev/nvidia1", "path is given twice"),
         ("dev0: /dev/nvidia7", "the node has no /dev/nvidia7"),
     ],

@@ -13,7 +13,7 @@ from tests.hosts.step_bench import deployment
 
 DONE = json.dumps({"choices": [{"index": 0, "text": "2"}]})
 NGINX = "/v1/completions answers 503: a web page, not an API's answer: 503"
-LATE = "no whole answer within 10 s"
+LATE = "no complete answer within 10 s"
 
 
 def answer(status: int | None, body: str = "", error: str | None = None) -> dict[str, Any]:
@@ -82,3 +82,30 @@ def test_the_key_travels_and_does_not_show(monkeypatch: pytest.MonkeyPatch) -> N
     asked = life.questions(wanted.profile)[0]
     assert asked.args["headers"]["Authorization"] == "Bearer open sesame"
     assert "sesame" not in repr(asked)
+
+
+def reading(tokens: int | None, status: int = 200) -> dict[str, Any]:
+    line = "" if tokens is None else f'vllm:generation_tokens_total{{engine="0"}} {tokens}.0\n'
+    # As the host's own answer, which is cut.
+    return answer(status, f'# HELP x\n{line}vllm:e2e_request_latency_seconds_bucket{{le="0.')
+
+
+@pytest.mark.parametrize(
+    ("readings", "made"),
+    [
+        ((reading(100), reading(160)), 60),
+        ((reading(100), reading(100)), 0),
+        # It was started again meanwhile.
+        ((reading(100), reading(10)), 0),
+        ((reading(100), reading(None)), None),
+        ((reading(100), answer(None, "", LATE)), None),
+        ((reading(100), reading(160, 503)), None),
+        ((answer(200, 'vllm:generation_tokens_total{a="} x'), reading(1)), None),
+    ],
+)
+def test_a_busy_server_is_not_a_hung_one(readings: Any, made: int | None) -> None:
+    assert life.made(readings) == made
+    known = Answers({"life": answer(None, "", LATE), "unit": {}, "made": made})
+    alive, why = life.generates(known)
+    assert life.waits(known) and alive is bool(made)
+    assert why.startswith("it is busy: 60 tokens" if made else "no completion")

@@ -168,7 +168,7 @@ def _passed(number: int, value: str, place: Place) -> Passed:
         if key in options:
             error = f"{key} is given twice"
         elif key not in _OPTIONS:
-            error = f"{key!r} is no option of a device"
+            error = f"{key!r} is not an option of a device"
         elif not re.fullmatch(_OPTIONS[key], given):
             error = f"{key}={given} is not valid{_HINTS.get(key, '')}"
         options[key] = given

@@ -298,7 +298,7 @@ def test_requirements() -> None:
     assert unmet(REPORT, ["a", "b"], True, {}) == []
     (sentence,) = unmet(REPORT, ["a", "b"], False, {})
     assert "V2 model runner alone" in sentence
-    assert unmet(REPORT, ["c"], True, {}) == ["c cannot be told: vllm/x.py:7 could not run"]
+    assert unmet(REPORT, ["c"], True, {}) == ["c is unknown: vllm/x.py:7 could not run"]
     assert "no such fix" in unmet(REPORT, ["d"], True, {})[0]
 
 

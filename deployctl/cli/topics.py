@@ -1,0 +1,60 @@
+"""`deployctl help`: the pages of the documentation, in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployctl.cli import output
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command."""
+    app.command("help")(show)
+
+
+def show(
+    topic: Annotated[
+        str | None, typer.Argument(help="A page's name; without it, list them.")
+    ] = None,
+) -> None:
+    """Show a page of the documentation. Example: deployctl help tutorial"""
+    from deployctl.config.suggest import did_you_mean
+    from deployctl.errors import UsageError
+
+    found = pages()
+    if topic is None:
+        width = max(map(len, found))
+        output.answer([f"{name:{width}}  {_title(path)}" for name, path in found.items()])
+        return
+    if topic not in found:
+        what = f"no page is named {topic}{did_you_mean(topic, found)}"
+        raise UsageError(what, next="deployctl help")
+    _print(found[topic].read_text("utf-8"))
+
+
+def pages() -> dict[str, Path]:
+    """The pages by name: guides first, then those of the folders."""
+    from deployctl.config.shipped import data_directory
+
+    folder = data_directory() / "docs"
+    places = sorted(folder.rglob("*.md"), key=lambda path: (len(path.parts), path.as_posix()))
+    return {path.stem: path for path in places if path.stem != "index"}
+
+
+def _title(page: Path) -> str:
+    with page.open(encoding="utf-8") as lines:
+        return next(lines, "").removeprefix("# ").strip()
+
+
+def _print(text: str) -> None:
+    if not sys.stdout.isatty():
+        output.answer_text(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console(width=min(100, Console().width)).print(Markdown(text, hyperlinks=False))
