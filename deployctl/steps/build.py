@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.builds import BuildUser, Distribution, Imports
+from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.hosts.operations import files
+from deployctl.hosts.operations import environment, files, jobs
+from deployctl.hosts.session import Call
+from deployctl.steps import facts
 from deployctl.steps.builds import building, environments
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
+from deployctl.steps.facts import BUILD_USER, SOURCE
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
@@ -38,20 +43,23 @@ class BuildStep(Step):
     produces = frozenset({ENVIRONMENT})
     compared = ("seconds",)
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        asked = [
-            Question("releases", "releases.state", {"profile": wanted.profile.name}),
-            Question("tools", "environment.tools"),
-        ]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        asked: list[Question[Any]] = [facts.release_state(wanted), facts.tools()]
         source = wanted.profile.build.source
         if source.release is None:
-            wanted_source = source.model_dump(include={"url", "ref", "pr", "wheel", "path"})
+            call = Call(
+                environment.resolve_source,
+                url=source.url,
+                ref=source.ref,
+                pr=source.pr,
+                wheel=source.wheel,
+                path=source.path,
+            )
             moving = WHOLE_ANSWER if environments.moves(source) else ""
-            op = "environment.resolve_source"
-            asked.append(Question("source", op, wanted_source, moving=moving))
+            asked.append(Question(SOURCE, call, moving=moving))
         if environments.asks_for_user(wanted.profile.build):
-            user = {"user": wanted.profile.build.user}
-            asked.append(Question("build_user", "environment.build_user", user))
+            whom = Call(environment.build_user, user=wanted.profile.build.user)
+            asked.append(Question(BUILD_USER, whom))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -62,14 +70,14 @@ class BuildStep(Step):
         seal = sealed(answers, key)
         if seal is not None:
             return Plan("unchanged", evidence=seal["evidence"][self.name])
-        name = environments.describe(build.source, answers.get("source"))
+        name = environments.describe(build.source, answers.get(SOURCE))
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
         if environments.asks_for_user(build):
-            refused = answers.unknown("build_user")
+            refused = answers.unknown(BUILD_USER)
             if refused is not None and refused.kind == "not-confined":
                 return Plan("blocked", reason=f"{refused.reason}; choose another build.user")
-            why += f"; {_as_whom(answers['build_user'])}"
+            why += f"; {_as_whom(answers[BUILD_USER])}"
         return Plan("change", (Change("environment", None, key, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -82,12 +90,12 @@ class BuildStep(Step):
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key
         session = context.session
-        state = session.call("jobs.state", id=job_id(key))
-        facts = environments.complete(context)
-        found = completeness.provider(facts["providers"], SHIM)
+        state = session.call(jobs.state, id=job_id(key))
+        holds = environments.complete(context)
+        found = completeness.provider(holds["providers"], SHIM)
         evidence = self._evidence(context, state, found)
         if found is None:
-            problems = completeness.record_problems(facts, SHIM)
+            problems = completeness.record_problems(holds, SHIM)
             raise self.fail(
                 context,
                 "the vLLM installation is incomplete",
@@ -98,7 +106,7 @@ class BuildStep(Step):
         imported = self._import(context, found, evidence)
         evidence["version_imported"] = imported["version"]
         if environments.is_git(context.wanted.profile.build.source):
-            self._commits(context, found, facts["site_packages"], imported, evidence)
+            self._commits(context, found, holds["site_packages"], imported, evidence)
         self._compare(context, evidence)
         return evidence
 
@@ -122,16 +130,14 @@ class BuildStep(Step):
             f"(to stop it: {stop} --profile {wanted.profile.name})"
         )
 
-    def _evidence(
-        self, context: Context, state: Mapping[str, Any], found: Mapping[str, Any] | None
-    ) -> Evidence:
+    def _evidence(self, context: Context, state: JobState, found: Distribution | None) -> Evidence:
         label = state.get("label", {})
-        resolved = context.answers.get("source") or {}
-        whom = context.answers.get("build_user") or {}
+        resolved = context.answers.get(SOURCE)
+        whom = context.answers.get(BUILD_USER)
         return {
             "key": context.release.environment_key,
-            "user": whom.get("user"),
-            "user_reason": whom.get("why"),
+            "user": whom and whom["user"],
+            "user_reason": whom and whom["why"],
             "cache": label.get("cache"),
             "strategy": label.get("strategy"),
             "reason": label.get("reason"),
@@ -139,7 +145,7 @@ class BuildStep(Step):
             "job": state["id"],
             "log": state["log"],
             "seconds": state.get("seconds"),
-            "commit_requested": resolved.get("commit"),
+            "commit_requested": resolved and resolved["commit"],
             "commit_installed": None,
             "commit_imported": None,
             "merge_base": label.get("merge_base"),
@@ -148,9 +154,7 @@ class BuildStep(Step):
             "version_imported": None,
         }
 
-    def _import(
-        self, context: Context, found: Mapping[str, Any], evidence: Evidence
-    ) -> dict[str, Any]:
+    def _import(self, context: Context, found: Distribution, evidence: Evidence) -> Imports:
         try:
             return environments.imports(context, [])
         except RemoteError as error:
@@ -165,23 +169,23 @@ class BuildStep(Step):
     def _commits(
         self,
         context: Context,
-        found: Mapping[str, Any],
+        found: Distribution,
         site: str,
-        imported: Mapping[str, Any],
+        imported: Imports,
         evidence: Evidence,
     ) -> None:
         """Which commit is installed, by the records, and which is imported, by its files."""
         session = context.session
         evidence["commit_installed"], evidence["wheel"] = self._installed(context, found, site)
-        resolved = context.answers["source"]
+        resolved = context.answers[SOURCE]
         if resolved["dirty"]:
             evidence["dirty"] = True
             return
         wanted = str(evidence["commit_requested"])
         source = environments.origin(context.wanted.profile.build.source, resolved, False)
         compared = session.call(
-            "environment.same_tree",
-            repository=resolved.get("place") or source.repository,
+            environment.same_tree,
+            repository=resolved["place"] or source.repository,
             commit=wanted,
             site_packages=site,
         )
@@ -199,7 +203,7 @@ class BuildStep(Step):
             evidence["commit_imported"] = imported["commit"]
 
     def _installed(
-        self, context: Context, found: Mapping[str, Any], site: str
+        self, context: Context, found: Distribution, site: str
     ) -> tuple[str | None, str | None]:
         """The commit that the records name, and the key of the kept wheel it came from."""
         session = context.session
@@ -212,8 +216,8 @@ class BuildStep(Step):
         if direct.get("vcs_info"):
             return str(direct["vcs_info"]["commit_id"]), None
         path = str(direct.get("url", "")).removeprefix("file://")
-        kept = session.call("environment.wheels")
-        from_it = [(str(w["commit"]), str(w["key"])) for w in kept if w["path"] == path]
+        kept = session.call(environment.wheels)
+        from_it = [(w.get("commit"), w["key"]) for w in kept if w["path"] == path]
         return from_it[0] if from_it else (None, None)
 
     def _compare(self, context: Context, evidence: Evidence) -> None:
@@ -241,7 +245,7 @@ class BuildStep(Step):
             )
 
 
-def _as_whom(answer: Mapping[str, Any]) -> str:
+def _as_whom(answer: BuildUser) -> str:
     if answer["user"] is not None:
         return f"built as {answer['user']}"
     return f"built as {answer['agent']}: {answer['why']}"

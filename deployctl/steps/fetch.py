@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.answers import Disk
+from deployctl.agent.wire.stored import Model, View
 from deployctl.config.base import Settings
 from deployctl.errors import StagingFailed
+from deployctl.hosts.operations import files, models
+from deployctl.hosts.session import Call
 from deployctl.hosts.upload import upload
+from deployctl.steps import facts
+from deployctl.steps.facts import DRAFTER, VIEWS
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     MODELS,
@@ -16,6 +22,7 @@ from deployctl.steps.interface import (
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
@@ -23,8 +30,7 @@ from deployctl.steps.interface import (
 from deployctl.steps.models import checksums, hub, sources
 from deployctl.steps.release import release_paths
 
-VIEWS = "drafter.views"
-DISK = "fetch.disk"
+DISK = Key[Disk]("fetch.disk")
 DEEP = "deep"
 """Option: compare the files' checksums with those of their source, not their sizes alone."""
 
@@ -45,12 +51,12 @@ class FetchStep(Step):
     options = FetchOptions
     produces = frozenset({MODELS})
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         asked = [sources.question(wanted, role) for role in sources.ROLES]
         return [
             *(q for q in asked if q is not None),
-            Question(VIEWS, "models.views", {"profile": wanted.profile.name}),
-            Question(DISK, "files.disk", {"path": "@/models"}),
+            facts.drafter_views(wanted),
+            Question(DISK, Call(files.disk, path="@/models")),
         ]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -60,7 +66,7 @@ class FetchStep(Step):
             wrong = list(_wrong(wanted, answers, role))
             if not wrong or found is None:
                 continue
-            refused = answers[role].get("error")
+            refused = answers[role]["error"]
             if refused:
                 reason = f"{role}: {refused['message']}"
                 unknown = refused["kind"] == "unreachable"
@@ -68,9 +74,9 @@ class FetchStep(Step):
             if found.path is not None:
                 return Plan("blocked", reason=f"{role} {found.path}: {'; '.join(wrong)}")
             changes.append(Change(role, None, found.repo or found.bundled, "; ".join(wrong)))
-        if sources.source(wanted, "drafter") is not None:
+        if sources.source(wanted, DRAFTER) is not None:
             release = release_paths(wanted, answers).release
-            if not _view_whole(answers[VIEWS].get(release), answers["drafter"]):
+            if not _view_whole(answers[VIEWS].get(release), answers[DRAFTER]):
                 changes.append(Change("the release's view of the drafter", None, release))
         short = _disk_short(wanted, answers)
         if short:
@@ -91,9 +97,9 @@ class FetchStep(Step):
                 _send(context, sources.shipped(found.bundled))
             elif found.repo is not None:
                 self._download(context, role, found.repo)
-        if sources.source(wanted, "drafter") is not None:
-            place = sources.place(wanted, answers, "drafter")
-            context.session.call("models.view", source=place, path=context.release.drafter)
+        if sources.source(wanted, DRAFTER) is not None:
+            place = sources.place(wanted, answers, DRAFTER)
+            context.session.call(models.view, source=place, path=context.release.drafter)
 
     def prove(self, context: Context) -> Evidence:
         wanted = context.wanted
@@ -120,7 +126,7 @@ class FetchStep(Step):
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         return "a download continues on the host and a retry attaches to it"
 
-    def _compare(self, context: Context, answers: Answers, role: str) -> str:
+    def _compare(self, context: Context, answers: Answers, role: Key[Model]) -> str:
         wrong = checksums.damaged(context, answers, role)
         if wrong is None:
             context.log(f"{role}: no published checksums for a folder on the host")
@@ -134,7 +140,7 @@ class FetchStep(Step):
             )
         return "as promised"
 
-    def _download(self, context: Context, role: str, repo: str) -> None:
+    def _download(self, context: Context, role: Key[Model], repo: str) -> None:
         answer = context.answers[role]
         final = hub.download(context, repo, answer)
         if final["state"] != "done":
@@ -147,11 +153,11 @@ class FetchStep(Step):
             )
 
 
-def _wanted_roles(wanted: Deployment) -> list[str]:
+def _wanted_roles(wanted: Deployment) -> list[Key[Model]]:
     return [role for role in sources.ROLES if sources.source(wanted, role) is not None]
 
 
-def _wrong(wanted: Deployment, answers: Answers, role: str) -> Iterator[str]:
+def _wrong(wanted: Deployment, answers: Answers, role: Key[Model]) -> Iterator[str]:
     """What is not right with a model's folder; nothing where it is whole."""
     found, answer = sources.source(wanted, role), answers[role]
     if not answer["exists"]:
@@ -166,11 +172,11 @@ def _wrong(wanted: Deployment, answers: Answers, role: str) -> Iterator[str]:
             yield f"{name}: {answer['files'].get(name)} bytes, not {size}"
 
 
-def _promised(found: Any, answer: Mapping[str, Any]) -> dict[str, int]:
+def _promised(found: Any, answer: Model) -> dict[str, int]:
     """The sizes that the source promises, by file; empty where it promises none."""
     if found.bundled is not None:
         return {name: size for name, (size, _) in sources.shipped(found.bundled).files.items()}
-    remote = hub.wanted_files(answer.get("remote") or ())
+    remote = hub.wanted_files(answer["remote"] or ())
     return {file["name"]: file["size"] for file in remote if file["size"] is not None}
 
 
@@ -188,7 +194,7 @@ def _disk_short(wanted: Deployment, answers: Answers) -> str:
     return f"{needed >> 20} MiB are to be fetched, {disk['path']} has {free >> 20} MiB free"
 
 
-def _view_whole(view: Mapping[str, Any] | None, survey: Mapping[str, Any]) -> bool:
+def _view_whole(view: View | None, survey: Model) -> bool:
     if view is None or view["broken"] or view["config"] is None or view["config"]["link"]:
         return False
     return set(view["links"]) == set(survey["files"]) - {"config.json"}

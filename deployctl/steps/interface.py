@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from deployctl.config.base import Settings
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import StepError
-from deployctl.hosts.session import Session
+from deployctl.hosts.session import Call, Session
 from deployctl.steps.identity import ReleasePaths
 
 Phase = Literal["stage", "switch", "gate"]
@@ -58,17 +58,23 @@ class Deployment:
         return self.options.get(step, {}).get(name, default)
 
 
+Answer = TypeVar("Answer")
+
+
+class Key(str, Generic[Answer]):
+    """The name of an answer, and its type."""
+
+
 @dataclass(frozen=True)
-class Question:
+class Question(Generic[Answer]):
     """One thing a step must know: an operation of the agent, and the key of its answer.
 
     Two steps with the same key ask the same thing, once. `where` is `node` for the machine under
     a container (the host itself where there is none).
     """
 
-    key: str
-    op: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    key: Key[Answer]
+    call: Call[Answer]
     where: Literal["host", "node"] = "host"
     moving: str = ""
     """What it asks about is a name that moves, and its answer's `commit` what that stands for: one
@@ -97,20 +103,21 @@ class Answers:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: Key[Answer]) -> Answer:
         unknown = self.unknown(key)
         if unknown is not None:
             raise Unanswered(f"{key}: {unknown.reason}")
-        return self._values[key]
+        value: Answer = self._values[key]
+        return value
 
     def renewed(self, later: Answers) -> Answers:
         """These answers, with those that were asked for again in place of the older ones."""
         return Answers({**self._values, **later._values})
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The answer, or `default` where it is unknown or was not asked."""
-        value = self._values.get(key, default)
-        return default if isinstance(value, Unknown) else value
+    def get(self, key: Key[Answer]) -> Answer | None:
+        """The answer; None where it is unknown or was not asked."""
+        value = self._values.get(key)
+        return None if isinstance(value, Unknown) else value
 
     def unknown(self, key: str) -> Unknown | None:
         """Why this answer is unknown; None where it is known."""
@@ -218,7 +225,7 @@ class Step(ABC):
         """Whether a release must pass it to become current."""
         return self.phase == "gate"
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         """What must be known to plan."""
         return ()
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from deployctl.agent.wire.answers import Requests
 from deployctl.hosts.session import Session
 from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps.servers.stopping import stop_named
@@ -24,7 +25,7 @@ GRACE = 20.0
 
 def stop_with_requests(
     demo: Demo, url: str, tokens: int, grace: float
-) -> tuple[list[Answer | RequestFailed], dict[str, int | None]]:
+) -> tuple[list[Answer | RequestFailed], Requests]:
     """Stop the server while some requests of so many tokens are in flight: how they ended, and how
     many the stop counted."""
     body = requests.chat("tiny", requests.user("Count from 1 to 400."), tokens)

@@ -17,10 +17,12 @@ from deployctl.engine.run.next_steps import with_profile
 from deployctl.engine.run.plan import ask, questions, unanswered
 from deployctl.engine.strategies import slots
 from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed, UsageError
+from deployctl.hosts.operations import files
 from deployctl.hosts.session import Session
 from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
+from deployctl.steps.facts import RELEASES, VIEWS
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.drafters import edits, several
@@ -85,8 +87,8 @@ def _in_use(session: Session, wanted: Deployment, answers: Answers, name: str) -
 
 def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     profile, host = wanted.profile, wanted.host
-    release = answers["releases"]["current"]
-    view = answers["drafter.views"].get(release) if release else None
+    release = answers[RELEASES]["current"]
+    view = answers[VIEWS].get(release) if release else None
     if view is None or view["config"] is None:
         raise UsageError(
             f"{host.name}: no release with a drafter is deployed here",
@@ -109,8 +111,8 @@ def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
 
 def _checks(session: Session, wanted: Deployment, answers: Answers, config: Desired) -> list[Check]:
     """The checks against what the current release was built from, and what was probed of it."""
-    releases = answers["releases"]
-    manifest = releases["releases"].get(releases["current"]) or {}
+    releases = answers[RELEASES]
+    manifest = releases["releases"].get(releases["current"] or "") or {}
     key = str((manifest.get("identity") or {}).get("environment"))
     known = installed(
         session, f"@/environments/{key}", wanted.profile.build.source.release, lambda line: None
@@ -268,8 +270,8 @@ def _edited(subject: InUse, overrides: Mapping[str, Any]) -> Desired:
 def _write(session: Session, path: str, made: Desired) -> None:
     if not made.changed:
         return
-    session.call("files.write", path=path, text=made.text)
-    read = session.call("files.read", path=path)
+    session.call(files.write, path=path, text=made.text)
+    read = session.call(files.read, path=path)
     if read["text"] != made.text:
         raise HostError(session.name, f"{path} does not contain what was written")
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl import __version__
+from deployctl.agent.wire.gpus import GpuState
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.lock import holder
 from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
@@ -154,7 +155,7 @@ def brief(evidence: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
+def gpu(state: GpuState | None) -> dict[str, Any]:
     """Driver and cards of a host, from its agent's `gpu.state`; empty where unknown."""
     if not state:
         return {}
@@ -162,6 +163,6 @@ def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "present": state["present"],
         "reason": state["reason"],
-        "drivers": sorted({row["driver"] for row in rows if row.get("driver")}),
-        "cards": [row.get("name") for row in rows],
+        "drivers": sorted({driver for row in rows if (driver := row["driver"])}),
+        "cards": [row["name"] for row in rows],
     }

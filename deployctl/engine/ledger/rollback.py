@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from deployctl.agent.wire.answers import Releases
 from deployctl.engine.ledger.earlier import previous_deployment
 from deployctl.errors import StagingFailed, UsageError
 from deployctl.steps.interface import Deployment
@@ -12,17 +10,16 @@ from deployctl.steps.interface import Deployment
 PREVIOUS = "previous"
 
 
-def pin(wanted: Deployment, releases: Mapping[str, Any], named: str) -> Deployment:
+def pin(wanted: Deployment, releases: Releases, named: str) -> Deployment:
     """The deployment of an earlier release: `previous`, an id, or the beginning of one.
 
     `releases` is the answer of `releases.state`. Raises UsageError where there is no such one.
     """
     release = resolve(wanted.profile.name, releases, named)
-    manifest = releases["releases"][release]
-    return previous_deployment(wanted, release, manifest)
+    return previous_deployment(wanted, release, releases["releases"][release] or {})
 
 
-def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:
+def refuse_damaged(wanted: Deployment, releases: Releases) -> None:
     """Raise `StagingFailed` where the named release uses a damaged environment."""
     pinned = wanted.pinned
     if pinned is None or pinned.environment_key not in releases["broken"]:
@@ -36,11 +33,11 @@ def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:
     )
 
 
-def resolve(profile: str, releases: Mapping[str, Any], named: str) -> str:
+def resolve(profile: str, releases: Releases, named: str) -> str:
     """The id of a complete release by `previous`, `current`, its id or the beginning of it."""
     complete = [name for name, manifest in releases["releases"].items() if manifest]
     if named in (PREVIOUS, "current"):
-        found = releases[named]
+        found = releases["previous" if named == PREVIOUS else "current"]
         matching = [found] if found in complete else []
     else:
         matching = [name for name in complete if name.startswith(named)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl import cancel, redaction
+from deployctl.agent.wire.answers import Recorded
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
@@ -24,7 +25,6 @@ from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import (
-    RELEASES,
     HostPlan,
     ask,
     make,
@@ -44,7 +44,9 @@ from deployctl.errors import (
     LockHeld,
     RemoteError,
 )
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import releases
+from deployctl.hosts.session import Call, known
+from deployctl.steps.facts import RELEASES, UNIT, known_releases, known_unit
 from deployctl.steps.interface import (
     SERVER,
     SERVICE,
@@ -142,7 +144,7 @@ class Worker:
         rollback.refuse_damaged(self.wanted, answers[RELEASES])
         return answers
 
-    def _locked(self, connected: Connected, asked: Mapping[str, Question]) -> Answers:
+    def _locked(self, connected: Connected, asked: Mapping[str, Question[Any]]) -> Answers:
         """Take the lock and ask in the same round trip, where the lock is free and in no order."""
         name, run = self.wanted.profile.name, self.run_record
         take = lock.take(name, run.run, playbook=run.playbook)
@@ -169,9 +171,9 @@ class Worker:
     def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
         """Turn to what is current where the wanted release failed before; it may need healing."""
         release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
-        found = answers.get(RELEASES) or {}
+        found = known_releases(answers)
         digest = ledger.profile_digest(self.wanted.profile)
-        before = ledger.failed_before(found.get("ledger") or [], release, digest)
+        before = ledger.failed_before(found["ledger"], release, digest)
         if before is None or found["current"] in (None, release):
             return answers
         text = f"release {release} failed in run {before}: not retried, nothing changed since"
@@ -199,7 +201,7 @@ class Worker:
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
         self.record.previous = plan.current
-        unit = answers.get("unit")
+        unit = answers.get(UNIT)
         self.turns.planned(self.record.host, plan.switches, bool(unit and was_proven(unit)))
         with ExitStack() as stack:
             work = Work(
@@ -225,12 +227,12 @@ class Worker:
 
     def _close_dead(self, work: Work) -> recovery.Dead | None:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
-        dead = recovery.find((work.answers.get("releases") or {}).get("ledger") or [])
+        dead = recovery.find(known_releases(work.answers)["ledger"])
         if dead is not None:
             self.record.took_up = dead.run
-            unit = work.answers.get("unit") or {"state": "unknown"}
-            entry = recovery.closing(dead, self.run_record.run, unit.get("release"))
-            (told,) = work.connected.session.ask([_record(self.wanted.profile.name, entry)])
+            unit = known_unit(work.answers)
+            entry = recovery.closing(dead, self.run_record.run, unit["release"])
+            (told,) = work.connected.session.ask((_record(self.wanted.profile.name, entry),))
             ago = recovery.without_service(dead, unit, told)
             if ago is not None and any(SERVICE in step.produces for step in self.steps):
                 work.downtime.interrupted(ago)
@@ -244,8 +246,7 @@ class Worker:
         session, name = work.connected.session, self.wanted.profile.name
         entry = ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current)
         for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
-            if isinstance(answer, RemoteError):
-                raise answer
+            known(answer)
         self.begun = True
         closing = "failed"
         try:
@@ -313,17 +314,15 @@ class Worker:
         """Everything is staged: wait for the wave in which this group switches."""
         self.turns.switch(self.record.host)
 
-    def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
+    def _preparation(self, work: Work, plan: HostPlan) -> list[Call[Any]]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):
             return []
         return [
             Call(
-                "releases.prepare",
-                {
-                    "profile": self.wanted.profile.name,
-                    "release": work.release.release,
-                    "environment": work.release.environment_key,
-                },
+                releases.prepare,
+                profile=self.wanted.profile.name,
+                release=work.release.release,
+                environment=work.release.environment_key,
             )
         ]
 
@@ -340,5 +339,5 @@ def _points_right(work: Work, plan: HostPlan) -> bool:
     return plan.current == work.release.release
 
 
-def _record(profile: str, entry: Mapping[str, Any]) -> Any:
-    return Call("releases.record", {"profile": profile, "entry": redaction.document(entry)})
+def _record(profile: str, entry: Mapping[str, Any]) -> Call[Recorded]:
+    return Call(releases.record, profile=profile, entry=redaction.document(entry))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from deployctl.agent.wire.answers import UnitState
+from deployctl.agent.wire.gpus import Gpu, StuckThread
+from deployctl.steps.facts import PORT, UNIT
 from deployctl.steps.gpus import clean_options, gpu_reset, profile_gpus
 from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, tell
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Verdict
-from deployctl.steps.gpus.profile_gpus import Gpu
 from deployctl.steps.interface import Answers, Change, Deployment, Evidence
 
 
-def alive(unit: Mapping[str, Any]) -> bool:
+def alive(unit: UnitState) -> bool:
     """Whether anything of the unit runs, be it only what a dead server left."""
     return unit["state"] in ("starting", "running") or bool(unit["members"])
 
@@ -70,8 +71,7 @@ def available(now: Scene, gpu: Gpu) -> int | None:
     known."""
     if not gpu.get("unified") or now.selection.stop:
         return None
-    found: int | None = gpu.get("memory_available")
-    return found
+    return gpu.get("memory_available")
 
 
 def _unreadable(wanted: Deployment, now: Scene) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _unreadable(wanted: Deployment, now: Scene) -> Iterator[str]:
         return
     for gpu in measured(now):
         if gpu["memory_used"] is None:
-            said = (gpu.get("unknown") or {}).get("memory.used") or "not reported"
+            said = gpu["unknown"].get("memory.used") or "not reported"
             yield (
                 f"GPU {gpu['index']}: its memory in use cannot be read ({said}), so nothing is "
                 "stopped for it: see nvidia-smi, or reset it with deployctl clean --reset"
@@ -112,7 +112,7 @@ def _held_by_others(wanted: Deployment, now: Scene) -> Iterator[str]:
 
 def changes(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[Change]:
     """The unit and every process that is stopped, one by one."""
-    unit = answers["unit"]
+    unit = answers[UNIT]
     if alive(unit):
         what = f"pid {unit['pid']}, {len(unit['members'])} processes, stopped"
         yield Change(f"unit {wanted.profile.name}", unit["release"], "stopped", what)
@@ -152,16 +152,16 @@ def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
 
 def _port(wanted: Deployment, answers: Answers) -> Evidence:
     """Who holds the profile's port; `listening` None where that is not known."""
-    port, found = wanted.profile.serve.port, answers.get("port")
+    port, found = wanted.profile.serve.port, answers.get(PORT)
     if found is None:
-        unknown = answers.unknown("port")
+        unknown = answers.unknown(PORT)
         reason = "" if unknown is None else unknown.reason
         return {"port": port, "listening": None, "holders": [], "unknown": reason}
     return {
         "port": port,
         "listening": found["listening"],
         "holders": found["holders"],
-        "unknown": found.get("unknown"),
+        "unknown": found["unknown"],
     }
 
 
@@ -204,11 +204,10 @@ def held_by(wanted: Deployment, now: Scene, uuid: str, amount: int | None) -> st
     return f"{told} held by no visible process: the driver keeps it, see deployctl clean --reset"
 
 
-def where_stuck(row: Mapping[str, Any]) -> str:
+def where_stuck(pid: int, threads: Sequence[StuckThread]) -> str:
     """Where in the kernel a process hangs that survives SIGKILL."""
-    threads = row.get("stuck") or ()
     places = [
         f"{thread['state']} in {' < '.join(thread['stack']) or thread['channel'] or 'unknown'}"
         for thread in threads
     ]
-    return f"PID {row['pid']}: {'; '.join(places) or 'location unknown'}"
+    return f"PID {pid}: {'; '.join(places) or 'location unknown'}"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from deployctl.agent.wire.gpus import Links
+from deployctl.hosts import operations
+from deployctl.hosts.session import Call
 from deployctl.steps.gpus.gpu_snapshot import HOLDERS, Scene, in_words
 from deployctl.steps.gpus.holders import Process
-from deployctl.steps.interface import Answers, Deployment, Question
+from deployctl.steps.interface import Answers, Deployment, Key, Question
 
-LINKS = "clean.links"
+LINKS = Key[Links]("clean.links")
 
 
-def question() -> Question:
+def question() -> Question[Links]:
     """What must be known beside who is there."""
-    return Question(LINKS, "gpu.links", where="node")
+    return Question(LINKS, Call(operations.gpu.links), where="node")
 
 
 def refusal(
@@ -49,7 +52,6 @@ def _peers(answers: Answers, now: Scene) -> str | None:
         return f"its NVLink peers are not known: {links['unknown']}"
     own = {gpu["index"] for gpu in now.gpus}
     for index in sorted(own):
-        # The agent's answer is JSON, whose keys are text.
         if str(index) not in links["peers"]:
             return f"the NVLink peers of GPU {index} are not known"
         others = sorted(set(links["peers"][str(index)]) - own)

@@ -179,8 +179,10 @@ def create(wish: Wish, uv: str) -> list[JobStep]:
     guard = step("checking", ["test", "!", "-e", f"{wish.environment}/seal.json"])
     if wish.base is not None:
         return [guard, _chore("creating", "link", wish.base, wish.environment)]
-    argv = [uv, "venv", "--clear", "--python", wish.python, wish.environment]
-    return [guard, step("creating", argv)]
+    # uv itself clears nothing that has lost its pyvenv.cfg, as after a removal that was cut off.
+    cleared = step("creating", ["rm", "-rf", wish.environment])
+    argv = [uv, "venv", "--python", wish.python, wish.environment]
+    return [guard, cleared, step("creating", argv)]
 
 
 def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:

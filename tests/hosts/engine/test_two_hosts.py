@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from deployctl.hosts import operations
 from deployctl.hosts.session import Call
 from tests.hosts.lab import processes
 from tests.hosts.served.host import STALE, Running
@@ -79,7 +80,7 @@ ALWAYS = ("controller, awaiting the new", "unreachable, awaiting the new")
 
 
 def releases(machine: Machine) -> dict[str, Any]:
-    (found,) = machine.ask(Call("releases.state", {"profile": "stand", "last": 0}))
+    (found,) = machine.ask(Call(operations.releases.state, profile="stand", last=0))
     return dict(found)
 
 

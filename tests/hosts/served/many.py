@@ -44,14 +44,14 @@ class Machine:
         """A whole host file; `changes` go into its `ssh:`."""
         return {**self.sshd.host_settings(self.name, **changes), "root": str(self.root)}
 
-    def ask(self, *calls: Call) -> list[Any]:
+    def ask(self, *calls: Call[Any]) -> Sequence[Any]:
         """Questions to the host's agent."""
         with connect(HostSettings(**self.host_settings())) as connected:
             return connected.session.ask(calls)
 
     def stop(self) -> None:
         """Stop what serves, and end the machine."""
-        self.ask(Call("units.stop", {"name": "stand", "grace": 0.5}))
+        self.ask(Call("units.stop", name="stand", grace=0.5))
         self.sshd.stop()
         self._network.kill()
         self._network.wait()
@@ -82,7 +82,7 @@ class ManyHosts(ServedHost):
 
     def units(self) -> list[dict[str, Any]]:
         """What serves on each of them."""
-        call = Call("units.state", {"name": "stand"})
+        call = Call("units.state", name="stand")
         return each(self.machines, lambda machine: machine.ask(call)[0], Slots())
 
     def __enter__(self) -> ManyHosts:

@@ -20,7 +20,7 @@ def release(environment: str, sealed: float | None = None, *mentions: str) -> di
     }
 
 
-def inventory() -> dict[str, Any]:
+def inventory() -> Any:
     return {
         "profiles": {
             "a": {

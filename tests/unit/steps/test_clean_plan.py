@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from deployctl.agent.wire.gpus import StuckThread
 from deployctl.config.profile import Profile
 from deployctl.report.holders import lines
 from deployctl.steps.clean import CleanStep
 from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.gpu_snapshot import Scene, scene
 from deployctl.steps.interface import Answers, Deployment, Plan, Unanswered, Unknown
+from tests.unit.whole import whole_answers
 
 UUIDS = ("GPU-a", "GPU-b", "GPU-c")
 NODE = {"name": "node", "ssh": {"address": "node"}}
@@ -113,7 +115,7 @@ def answers(**changes: Any) -> Answers:
         "port": {"listening": False, "holders": []},
     }
     values.update({key.replace("_", "."): value for key, value in changes.items()})
-    return Answers(values)
+    return Answers(whole_answers(values))
 
 
 def plan(deployment: Deployment, **changes: Any) -> Plan:
@@ -131,7 +133,7 @@ def test_the_port_and_who_concerns_the_profile_are_told() -> None:
     holder = {"pid": 9, "comm": "nc", "command": "nc -l " + "word " * 60}
     port = {"listening": True, "holders": [holder], "unknown": None}
     evidence = plan(wanted(), holders=look(*server), port=port).evidence
-    assert evidence["port"]["holders"] == [holder]
+    assert [h["command"] for h in evidence["port"]["holders"]] == [holder["command"]]
     assert evidence["concerned"] == [8]
     shown = list(lines("here", evidence))
     (told,) = [line for line in shown if "port 8123: held by 9  nc -l word" in line]
@@ -325,15 +327,16 @@ def test_who_may_start_a_stopped_process_anew() -> None:
 
 
 def test_where_a_process_is_stuck() -> None:
-    thread = {
+    thread: StuckThread = {
+        "thread": 77637,
         "state": "R",
         "channel": None,
         "stack": ["uvm_spin_loop", "uvm_tracker_wait", "uvm_api_map_external_allocation"],
     }
-    assert clearing.where_stuck({"pid": 77637, "stuck": [thread]}) == (
+    assert clearing.where_stuck(77637, [thread]) == (
         "PID 77637: R in uvm_spin_loop < uvm_tracker_wait < uvm_api_map_external_allocation"
     )
-    assert clearing.where_stuck({"pid": 7}) == "PID 7: location unknown"
+    assert clearing.where_stuck(7, []) == "PID 7: location unknown"
 
 
 # -- GPUs that share the machine's memory, and people who draw ------------------------------------
