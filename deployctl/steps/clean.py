@@ -15,7 +15,7 @@ from deployctl.steps import facts
 from deployctl.steps.facts import RELEASES, SOURCE, UNIT
 from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus
 from deployctl.steps.gpus.clean_options import CLEAN, CleanOptions, resets, stops_unit
-from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, questions, scene, tell
+from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, in_words, questions, snapshot, tell
 from deployctl.steps.interface import (
     Answers,
     Context,
@@ -64,7 +64,7 @@ class CleanStep(Step):
         if keeps(wanted, answers):
             evidence = {"gpu": profile_gpus.words(answers)}
             return Plan("unchanged", reason="the unit runs the wanted release", evidence=evidence)
-        now = scene(wanted, answers)
+        now = snapshot(wanted, answers)
         evidence = clearing.before(wanted, answers, now)
         reason = next(clearing.obstacles(wanted, answers, now), None)
         if reason is not None:
@@ -76,7 +76,7 @@ class CleanStep(Step):
         evidence = context.evidence[self.name] = {**plan.evidence, "stopped": []}
         if clearing.alive(context.answers[UNIT]):
             self._stop_unit(context, evidence)
-        now = scene(context.wanted, look(context))
+        now = snapshot(context.wanted, look(context))
         starters: list[str] = []
         for _ in range(ROUNDS):
             if not now.selection.stop:
@@ -91,7 +91,7 @@ class CleanStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         answers = look(context)
-        now = scene(context.wanted, answers)
+        now = snapshot(context.wanted, answers)
         evidence = context.evidence.setdefault(
             self.name, clearing.before(context.wanted, answers, now)
         )
@@ -112,7 +112,7 @@ class CleanStep(Step):
             rows = context.session.call(gpu.stuck, pids=[p["pid"] for p in done["left"]])
             raise self._survives(context, {r["pid"]: r["stuck"] for r in rows}, evidence)
 
-    def _stop(self, context: Context, now: Scene, evidence: Evidence) -> None:
+    def _stop(self, context: Context, now: GpuSnapshot, evidence: Evidence) -> None:
         chosen = {v.process.pid: v for v in now.selection.stop}
         context.progress("stop", ", ".join(f"{pid} {v.process.comm}" for pid, v in chosen.items()))
         rows = context.node.call(
@@ -151,16 +151,16 @@ class CleanStep(Step):
             evidence,
         )
 
-    def _look_for_return(self, context: Context, expected: bool) -> Scene:
+    def _look_for_return(self, context: Context, expected: bool) -> GpuSnapshot:
         """Who is there now; what may be restarted is waited for a while."""
         deadline = time.monotonic() + (RETURNS_WITHIN if expected else 0.0)
         while True:
-            now = scene(context.wanted, look(context))
+            now = snapshot(context.wanted, look(context))
             if now.selection.stop or time.monotonic() > deadline:
                 return now
 
     def _returns(
-        self, context: Context, now: Scene, starters: Sequence[str], evidence: Evidence
+        self, context: Context, now: GpuSnapshot, starters: Sequence[str], evidence: Evidence
     ) -> StepError:
         names = "; ".join(in_words(verdict) for verdict in now.selection.stop)
         return self.fail(
@@ -173,7 +173,7 @@ class CleanStep(Step):
 
     def _reset(self, context: Context, evidence: Evidence) -> None:
         answers = look(context, gpu_reset.question())
-        now = scene(context.wanted, answers)
+        now = snapshot(context.wanted, answers)
         reason = gpu_reset.refusal(context.wanted, answers, now)
         if reason is not None:
             raise self.fail(context, "GPU reset refused", reason, evidence=evidence)
@@ -181,7 +181,7 @@ class CleanStep(Step):
         context.progress("reset", f"GPU {', '.join(map(str, indices))}")
         evidence["reset"] = context.node.call(gpu.reset, indices=indices)
 
-    def _prove_gone(self, context: Context, now: Scene, evidence: Evidence) -> None:
+    def _prove_gone(self, context: Context, now: GpuSnapshot, evidence: Evidence) -> None:
         left = [*now.selection.stop, *now.selection.frozen]
         if left:
             raise self.fail(
@@ -192,7 +192,7 @@ class CleanStep(Step):
                 evidence,
             )
 
-    def _prove_memory(self, context: Context, now: Scene, evidence: Evidence) -> None:
+    def _prove_memory(self, context: Context, now: GpuSnapshot, evidence: Evidence) -> None:
         index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.measured(now)}
         evidence["left_out"] = clearing.left_out(now)
         if not index:

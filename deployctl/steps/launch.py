@@ -69,16 +69,16 @@ class LaunchStep(Step):
         runs = unit["release"] if unit["state"] in RUNNING else None
         # Where a release is named, it is to serve; that it does is enough.
         always = wanted.pinned is None and wanted.option(self.name, ALWAYS, False)
-        anew = runs == release and always
+        restart = runs == release and always
         other = loaded_otherwise(wanted, answers) if runs == release else ""
-        if runs == release and unit["supervised"] and not anew and not other:
+        if runs == release and unit["supervised"] and not restart and not other:
             return Plan("unchanged", evidence=_evidence(unit))
         wrong = objections(wanted, answers)
         if wrong:
             return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
         if runs == release:
-            why = "asked for" if anew else other or "it is not supervised"
+            why = "asked for" if restart else other or "it is not supervised"
         return Plan("change", (Change("server", runs, release, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:

@@ -114,7 +114,7 @@ def _inspect(
 def _shape(found: List[Any]) -> List[int]:
     """A tensor's dimensions; raises ValueError where they are none."""
     if not all(type(size) is int and 0 <= size < LARGEST for size in found):
-        raise ValueError("a shape is not made of whole numbers")
+        raise ValueError("a shape has other values than whole numbers")
     return [int(size) for size in found]
 
 

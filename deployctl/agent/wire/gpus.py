@@ -24,7 +24,7 @@ class GpuRow(TypedDict):
 
 class Gpu(GpuRow, total=False):
     """One GPU: `minor` is its /dev/nvidiaN, `unified` whether its memory is the machine's,
-    `memory_available` how much of that can be had, `remarks` what nvidia-smi said besides."""
+    `memory_available` how much of that can be had, `remarks` what nvidia-smi printed besides."""
 
     minor: Optional[int]
     unified: bool

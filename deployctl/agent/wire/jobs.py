@@ -14,7 +14,7 @@ class JobStep(TypedDict):
 
 
 class JobFound(TypedDict):
-    """What is said of every job, whether there is one of this name or not."""
+    """What is reported of every job, whether there is one of this name or not."""
 
     id: str
     state: str

@@ -88,7 +88,7 @@ def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
     asked = {str(question.key): question for question in gpu_snapshot.questions(wanted)}
     answers, _ = ask(connected, asked)
     try:
-        now = gpu_snapshot.scene(wanted, answers)
+        now = gpu_snapshot.snapshot(wanted, answers)
     except Unanswered as error:
         return {"left": [], "left_unknown": str(error.args[0])}
     ours = [verdict for verdict in now.selection.stop if verdict.word == "ours"]

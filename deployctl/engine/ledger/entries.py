@@ -80,7 +80,7 @@ def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
         "failed": [s.step for s in host.steps if s.status == "failed"],
         "error": host.error.what if host.error else None,
         "without_service": host.without_service,
-        "gaps": host.gaps,
+        "gaps": host.outages,
         "restored": host.restored,
         "cut_off": cut_off(step.evidence for step in host.steps if step.status != "unchanged"),
         "figures": figures(host),

@@ -59,7 +59,7 @@ def goes_on(work: Work) -> str:
     return f"retry to continue: {there}" if there else "retry to continue"
 
 
-def serves_on(work: Work) -> str | None:
+def still_serving(work: Work) -> str | None:
     """The release that runs on after a failure after which nothing goes back; None where none
     does, or that cannot be known."""
     unit = _unit(work.connected.session, work.wanted.profile.name)

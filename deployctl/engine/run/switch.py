@@ -16,7 +16,7 @@ from typing import Any
 from deployctl import cancel, redaction
 from deployctl.agent.wire.answers import Current
 from deployctl.engine.ledger import entries as ledger
-from deployctl.engine.ledger.earlier import previous_deployment
+from deployctl.engine.ledger.rollback import previous_deployment
 from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.plan import HostPlan, PlannedStep
@@ -116,7 +116,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     try:
         wanted = previous_deployment(work.wanted, previous, manifest_of(work, previous))
     except StepError as error:
-        work.record.way_back = error
+        work.record.rollback_error = error
         return
     assert wanted.pinned is not None
     try:
@@ -138,7 +138,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     try:
         stopped = stop_unit(session, wanted.profile)
     except (RemoteError, ConnectionLost) as error:
-        work.record.way_back = error
+        work.record.rollback_error = error
         return
     # The first step starts the server: what it took the place of is its evidence.
     back.evidence[registry.making(SERVER)[0].name] = {REQUESTS: stopped["requests"]}
@@ -148,7 +148,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         ended = run_step(back, PlannedStep(step, Plan("change", (change,))))
         work.record.steps.append(replace(ended, step=f"{RESTORED}{ended.step}"))
         if ended.error is not None:
-            work.record.way_back = ended.error
+            work.record.rollback_error = ended.error
             return
     work.downtime.served()
     work.record.restored = True

@@ -229,7 +229,7 @@ class Worker:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
         dead = recovery.find(known_releases(work.answers)["ledger"])
         if dead is not None:
-            self.record.took_up = dead.run
+            self.record.recovered_run = dead.run
             unit = known_unit(work.answers)
             entry = recovery.closing(dead, self.run_record.run, unit["release"])
             (told,) = work.connected.session.ask((_record(self.wanted.profile.name, entry),))
@@ -258,7 +258,7 @@ class Worker:
         else:
             closing = outcome([self.record])[0]
         finally:
-            self.record.gaps = work.downtime.closed
+            self.record.outages = work.downtime.closed
             self.record.without_service = work.downtime.total()
             self.record.still_without_service = work.downtime.open
             with cancel.shielded():
@@ -288,7 +288,7 @@ class Worker:
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
             self.record.error = interruption.told(work, plan, failure)
             if plan.has(SERVER):
-                self.record.serves_on = interruption.serves_on(work)
+                self.record.still_serving = interruption.still_serving(work)
             return
         try:
             switch.restore(self.run_record, work, plan, failure.what)

@@ -111,7 +111,7 @@ class BlueGreenRun:
             self.front = str(unit["release"])
         dead = recovery.find([] if isinstance(entries, RemoteError) else entries)
         if dead is not None:
-            whole.record.took_up = dead.run
+            whole.record.recovered_run = dead.run
             self._note(connected, recovery.closing(dead, run, self.live))
 
     def _stays(self, connected: Connected, slot: Slot) -> bool:
@@ -245,8 +245,8 @@ class BlueGreenRun:
         seconds = time.monotonic() - began
         self.whole.record.steps.append(StepRecord("front", "changed", seconds, evidence))
         if interrupts:
-            self.whole.record.gaps = [time.monotonic() - began]
-            self.whole.record.without_service = self.whole.record.gaps[0]
+            self.whole.record.outages = [time.monotonic() - began]
+            self.whole.record.without_service = self.whole.record.outages[0]
 
     def _check_port(self, connected: Connected) -> None:
         """Raise where somebody else holds the front's port, before anything makes way for it."""

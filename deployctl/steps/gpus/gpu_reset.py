@@ -5,7 +5,7 @@ from __future__ import annotations
 from deployctl.agent.wire.gpus import Links
 from deployctl.hosts import operations
 from deployctl.hosts.session import Call
-from deployctl.steps.gpus.gpu_snapshot import HOLDERS, Scene, in_words
+from deployctl.steps.gpus.gpu_snapshot import HOLDERS, GpuSnapshot, in_words
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.interface import Answers, Deployment, Key, Question
 
@@ -18,7 +18,7 @@ def question() -> Question[Links]:
 
 
 def refusal(
-    wanted: Deployment, answers: Answers, now: Scene, leaving: frozenset[int] = frozenset()
+    wanted: Deployment, answers: Answers, now: GpuSnapshot, leaving: frozenset[int] = frozenset()
 ) -> str | None:
     """Why the profile's GPUs must not be reset, None where they may be.
 
@@ -45,7 +45,7 @@ def _is_client(process: Process) -> bool:
     return not process.zombie and bool(process.devices or process.gpus)
 
 
-def _peers(answers: Answers, now: Scene) -> str | None:
+def _peers(answers: Answers, now: GpuSnapshot) -> str | None:
     """GPUs joined by NVLink are reset together or not at all."""
     links = answers[LINKS]
     if links["unknown"]:

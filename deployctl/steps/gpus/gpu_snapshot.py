@@ -38,7 +38,7 @@ def questions(wanted: Deployment) -> tuple[Question[Any], ...]:
 
 
 @dataclass(frozen=True)
-class Scene:
+class GpuSnapshot:
     """Verdicts on everybody seen, what the scope stops, and what could not be seen."""
 
     gpus: tuple[Gpu, ...]
@@ -75,8 +75,8 @@ def _telling(process: Process) -> bool:
     return bool(process.devices or process.memory is not None or process.gpus or process.part)
 
 
-def scene(wanted: Deployment, answers: Answers) -> Scene:
-    """The scene of these answers; raises `Unanswered` where whose the GPUs are is not known."""
+def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
+    """The snapshot of these answers; raises `Unanswered` where whose the GPUs are is not known."""
     look = answers[HOLDERS]
     inside = answers[INSIDE] if wanted.host.node is not None else None
     if inside is not None and inside["namespace"] not in look["namespaces"]:
@@ -96,7 +96,7 @@ def scene(wanted: Deployment, answers: Answers) -> Scene:
     )
     verdicts = tuple(judge(join(look, answers[GPUS], inside), mine))
     selection = select(verdicts, mine, clean_options.scope(wanted))
-    return Scene(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
+    return GpuSnapshot(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
 
 
 def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:

@@ -26,7 +26,7 @@ POLL = 0.5
 """Seconds between two looks at a starting server."""
 GPU_LOOKS = 4
 """Looks at GPU memory within the time after which a server without progress counts as hung."""
-AFTERMATH = 8.0
+EXIT_AFTER_ENGINE = 8.0
 """Seconds within which an API server ends after its engine died (measured: 5 to 6)."""
 KEPT_LOG = 1 << 20
 TOKENS = 4
@@ -226,7 +226,7 @@ class Readiness:
                 f"{what}: the server wants an API key",
                 next="name its variable in the profile: serve.api_key: {env: VARIABLE}",
             )
-        end = time.monotonic() + AFTERMATH
+        end = time.monotonic() + EXIT_AFTER_ENGINE
         while error.kind != "timeout" and time.monotonic() < end:
             try:
                 unit, _ = self._look()

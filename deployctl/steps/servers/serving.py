@@ -8,7 +8,7 @@ from deployctl.config.serve import SecretSettings, ServeSettings
 from deployctl.steps.builds.built import sealed_knowledge
 from deployctl.steps.facts import DRAFTER, GPUS, MODEL, SHM
 from deployctl.steps.gpus import clearing
-from deployctl.steps.gpus.gpu_snapshot import in_words, scene
+from deployctl.steps.gpus.gpu_snapshot import in_words, snapshot
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
@@ -131,7 +131,7 @@ def held(wanted: Deployment, answers: Answers) -> Iterator[str]:
     """GPUs on which what cleaning spares leaves less memory than vLLM will ask for; nothing where
     it is not known who holds them."""
     try:
-        now = scene(wanted, answers)
+        now = snapshot(wanted, answers)
     except Unanswered:
         return
     for gpu in clearing.whole_gpus(now):

@@ -227,8 +227,8 @@ def test_from_recreate_to_slots_costs_the_front_alone(
         monkeypatch.setattr(slots, "start_front", client.after(slots.start_front))
         moved = served.up(f"switch={slots_of}")
     assert moved.outcome == "deployed", moved.hosts[0].error
-    assert len(client.gaps) == len(moved.hosts[0].gaps) == 1
-    assert client.gaps[0] <= moved.hosts[0].gaps[0]
+    assert len(client.gaps) == len(moved.hosts[0].outages) == 1
+    assert client.gaps[0] <= moved.hosts[0].outages[0]
 
 
 def test_down_ends_all_of_it(slotted: ServedHost) -> None:

@@ -11,7 +11,7 @@ from deployctl.config.profile import Profile
 from deployctl.report.holders import lines
 from deployctl.steps.clean import CleanStep
 from deployctl.steps.gpus import clearing
-from deployctl.steps.gpus.gpu_snapshot import Scene, scene
+from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, snapshot
 from deployctl.steps.interface import Answers, Deployment, Plan, Unanswered, Unknown
 from tests.unit.whole import whole_answers
 
@@ -122,8 +122,8 @@ def plan(deployment: Deployment, **changes: Any) -> Plan:
     return CleanStep().plan(deployment, answers(**changes))
 
 
-def seen(deployment: Deployment, **changes: Any) -> Scene:
-    return scene(deployment, answers(**changes))
+def seen(deployment: Deployment, **changes: Any) -> GpuSnapshot:
+    return snapshot(deployment, answers(**changes))
 
 
 def test_the_port_and_who_concerns_the_profile_are_told() -> None:
@@ -244,7 +244,7 @@ def test_what_is_not_known_stops_nobody(changes: dict[str, Any], reason: str) ->
 # -- a container behind its node ------------------------------------------------------------------
 
 
-def behind(inside: dict[str, Any], outside: dict[str, Any], state: dict[str, Any]) -> Scene:
+def behind(inside: dict[str, Any], outside: dict[str, Any], state: dict[str, Any]) -> GpuSnapshot:
     own = gpus()
     own["gpus"] = [own["gpus"][1]]
     own["gpus"][0]["index"] = 0
@@ -362,7 +362,7 @@ def test_nothing_of_ours_is_stopped_for_memory_that_cannot_be_read() -> None:
 def test_unified_memory_is_gated_by_what_its_holders_have_or_left_out() -> None:
     for used, measured in ((0, ["2"]), (None, [])):
         known = answers(gpus=shared_memory(used))
-        now = scene(wanted(), known)
+        now = snapshot(wanted(), known)
         assert [str(gpu["index"]) for gpu in clearing.measured(now)] == measured
         assert bool(clearing.left_out(now)) is (used is None)
         assert CleanStep().plan(wanted(), known).status == "check"
@@ -372,6 +372,6 @@ def test_who_draws_with_a_gpu_is_never_stopped() -> None:
     desktop = process(900, comm="gnome-shell", command=["gnome-shell"], devices=["nvidia2"])
     trainer = process(901, comm="train", command=["train"], devices=["nvidia2"])
     state = {**gpus((901, 2, 100)), "graphics": [900]}
-    now = scene(wanted(scope="gpu"), answers(gpus=state, holders=look(desktop, trainer)))
+    now = snapshot(wanted(scope="gpu"), answers(gpus=state, holders=look(desktop, trainer)))
     assert [v.process.pid for v in now.selection.stop] == [901]
     assert [v.process.pid for v in now.selection.spared] == [900]
