@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deployctl.agent.gpu import passthrough as passthrough
     from deployctl.agent.network import network as network
     from deployctl.agent.processes import processes as processes
+    from deployctl.agent.shipping import shipping as shipping
     from deployctl.agent.store import files as files
     from deployctl.agent.store import garbage as garbage
     from deployctl.agent.store import hub as hub
@@ -39,4 +40,5 @@ else:
     gpu, passthrough, network = Family("gpu"), Family("passthrough"), Family("network")
     processes, files, garbage = Family("processes"), Family("files"), Family("garbage")
     hub, models, release_status = Family("hub"), Family("models"), Family("release_status")
+    shipping = Family("shipping")
     releases, jobs, units = Family("releases"), Family("jobs"), Family("units")

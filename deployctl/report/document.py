@@ -52,6 +52,7 @@ def _host(host: HostRecord) -> dict[str, Any]:
         "way_back_error": _error(host.rollback_error),
         "serves_on": host.still_serving,
         "took_up": host.recovered_run,
+        "deliveries": [delivery.document() for delivery in host.deliveries],
         "steps": [_step(step) for step in host.steps],
     }
 
@@ -100,6 +101,7 @@ def _planned(host: HostPlan) -> dict[str, Any]:
         "release": host.release,
         "current": host.current,
         "for_release": host.for_release,
+        "deliveries": [delivery.document() for delivery in host.deliveries],
         "blocked": host.impossible.step.name if host.impossible else None,
         "unknown": [p.step.name for p in host.unknown],
         "steps": [

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployctl.agent.wire.builds import BuildUser, Distribution, Imports
+from deployctl.agent.wire.builds import BuildUser, Distribution, Imports, Installed
 from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import environment, files, jobs
 from deployctl.hosts.session import Call
 from deployctl.steps import facts
-from deployctl.steps.builds import building, environments
+from deployctl.steps.builds import building, environments, shared
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
+from deployctl.steps.delivery import delivery_words
 from deployctl.steps.facts import BUILD_USER, SOURCE
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
@@ -31,6 +32,7 @@ from deployctl.vllm.builds import completeness, sources
 
 __all__ = ["SHIM", "BuildStep", "environment_key", "job_id", "sealed"]
 
+PACKAGES = "packages"
 COMMITS = ("requested", "installed", "imported")
 
 
@@ -71,8 +73,11 @@ class BuildStep(Step):
         if seal is not None:
             return Plan("unchanged", evidence=seal["evidence"][self.name])
         name = environments.describe(build.source, answers.get(SOURCE))
+        delivery = wanted.deliveries.get(ENVIRONMENT)
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
+        if delivery is not None:
+            why = f"{why}; {delivery.words}"
         if environments.asks_for_user(build):
             refused = answers.unknown(BUILD_USER)
             if refused is not None and refused.kind == "not-confined":
@@ -85,7 +90,12 @@ class BuildStep(Step):
             key = context.release.environment_key
             context.log(f"environment {key} is built and not sealed yet: it is verified again")
             return
-        building.Build(self, context, building.ensure_uv(self, context)).run()
+        build = building.Build(self, context, building.ensure_uv(self, context))
+        delivery = context.wanted.deliveries.get(ENVIRONMENT)
+        if delivery is not None and delivery.receives:
+            build.finish(shared.install(self, context, build.wish, build.uv))
+        else:
+            build.run()
 
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key
@@ -103,6 +113,7 @@ class BuildStep(Step):
                 f"read {state['log']} and retry",
                 evidence,
             )
+        self._same_packages(context, holds, state, evidence)
         imported = self._import(context, found, evidence)
         evidence["version_imported"] = imported["version"]
         if environments.is_git(context.wanted.profile.build.source):
@@ -121,7 +132,8 @@ class BuildStep(Step):
         evidence = ended["evidence"]
         commit = evidence.get("commit_installed")
         what = commit[:12] if commit else evidence.get("version_installed") or "unknown version"
-        return f"{what} by {evidence.get('strategy', 'unknown strategy')}"
+        how = evidence.get("strategy") or "unknown strategy"
+        return f"{what} by {how}{delivery_words(evidence)}"
 
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         stop = f"deployctl build --stop {job_id(release.environment_key)}"
@@ -132,6 +144,7 @@ class BuildStep(Step):
 
     def _evidence(self, context: Context, state: JobState, found: Distribution | None) -> Evidence:
         label = state.get("label", {})
+        producer = label.get("producer") or {}
         resolved = context.answers.get(SOURCE)
         whom = context.answers.get(BUILD_USER)
         return {
@@ -149,10 +162,38 @@ class BuildStep(Step):
             "commit_installed": None,
             "commit_imported": None,
             "merge_base": label.get("merge_base"),
+            "delivery": self._delivery(context, label),
+            "producer": {k: v for k, v in producer.items() if k != PACKAGES} or None,
             "version_requested": context.wanted.profile.build.source.release,
             "version_installed": found and found["version"],
             "version_imported": None,
         }
+
+    def _same_packages(
+        self,
+        context: Context,
+        facts: Installed,
+        state: JobState,
+        evidence: Evidence,
+    ) -> None:
+        """What came from another host is what that one has proven, package by package."""
+        producer = (state.get("label") or {}).get("producer") or {}
+        here = {one["name"]: one["version"] for one in facts["distributions"]}
+        differing = shared.differences(producer, here)
+        if differing:
+            raise self.fail(
+                context,
+                "other packages are installed than the producer has",
+                "\n".join(differing),
+                "run again; to build on this host instead, set share.way: none",
+                evidence,
+            )
+
+    def _delivery(self, context: Context, label: Mapping[str, Any]) -> Evidence | None:
+        delivery = context.wanted.deliveries.get(ENVIRONMENT)
+        if label.get("delivery"):
+            return dict(label["delivery"])
+        return delivery.document() if delivery is not None and not delivery.receives else None
 
     def _import(self, context: Context, found: Distribution, evidence: Evidence) -> Imports:
         try:
@@ -181,6 +222,9 @@ class BuildStep(Step):
         if resolved["dirty"]:
             evidence["dirty"] = True
             return
+        if evidence["strategy"] == shared.SHARED:
+            self._shared_commit(context, imported, evidence)
+            return
         wanted = str(evidence["commit_requested"])
         source = environments.origin(context.wanted.profile.build.source, resolved, False)
         compared = session.call(
@@ -199,6 +243,22 @@ class BuildStep(Step):
             evidence["commit_imported"] = evidence["commit_installed"]
         elif not different and told is not False and compared["compared"]:
             evidence["commit_imported"] = wanted
+        else:
+            evidence["commit_imported"] = imported["commit"]
+
+    def _shared_commit(
+        self, context: Context, imported: Mapping[str, Any], evidence: Evidence
+    ) -> None:
+        """The producer has compared its files with the commit's; here they are compared with the
+        records of its wheels, hash by hash, for which no repository is needed."""
+        wanted = str(evidence["commit_requested"])
+        facts = environments.complete(context, deep=True)
+        evidence["files_compared"] = facts["entries"]
+        evidence["files_different"] = list(facts["problems"])
+        told = sources.commit_agrees(wanted, imported["commit"])
+        proven = (evidence["producer"] or {}).get("commit_imported") == wanted
+        if proven and told is not False and not facts["problem_count"]:
+            evidence["commit_installed"] = evidence["commit_imported"] = wanted
         else:
             evidence["commit_imported"] = imported["commit"]
 

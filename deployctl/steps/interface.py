@@ -17,6 +17,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import StepError
 from deployctl.hosts.session import Call, Session
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.identity import ReleasePaths
 
 Phase = Literal["stage", "switch", "gate"]
@@ -50,6 +51,8 @@ class Deployment:
     check_gates: bool = False
     settled: Mapping[str, Any] = field(default_factory=dict)
     """What moving names stand for in this run, by the key of the question about each."""
+    deliveries: Mapping[str, Delivery] = field(default_factory=dict)
+    """What this host gets from others or makes for them, by artifact."""
     pinned: ReleasePaths | None = None
     """This release, whatever would follow from the profile: a rollback names it."""
 
@@ -166,6 +169,27 @@ class Progress(Protocol):
     def __call__(self, phase: str, detail: str = "", fraction: float | None = None) -> None: ...
 
 
+class Courier(Protocol):
+    """Brings artifacts between the hosts of a run."""
+
+    def made(self, context: Context, artifact: str) -> None:
+        """Say that an artifact is here and proven; the hosts that wait for it get it."""
+
+    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
+        """Wait for an artifact until it lies in a folder of this host: what was measured. Raises
+        `HostError` where it does not come."""
+
+
+class NoCourier:
+    """For a host that shares with none."""
+
+    def made(self, context: Context, artifact: str) -> None:
+        return
+
+    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
+        raise AssertionError(f"nobody brings {artifact}")
+
+
 @dataclass
 class Context:
     """What a step works with while it applies and proves.
@@ -183,6 +207,8 @@ class Context:
     progress: Progress
     log: Callable[[str], None]
     evidence: dict[str, Evidence] = field(default_factory=dict)
+    courier: Courier = field(default_factory=NoCourier)
+    """Brings what is shared from and to the other hosts of the run."""
     base_url: Callable[[], str] = lambda: ""
     """An URL at which the served port can be reached from here (a tunnel where needed)."""
 

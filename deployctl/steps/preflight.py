@@ -19,6 +19,7 @@ from deployctl.steps.facts import GPUS, PORT, TOOLS, known_unit
 from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
 from deployctl.steps.interface import (
+    ENVIRONMENT,
     Answers,
     Context,
     Deployment,
@@ -195,7 +196,9 @@ def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield Finding("python", "ok", found["pythons"], wanted.profile.build.python)
     yield from libraries(wanted, found)
     yield from compiler(wanted, found)
-    if source.ref is None and source.pr is None:
+    delivery = wanted.deliveries.get(ENVIRONMENT)
+    received = delivery is not None and delivery.receives
+    if (source.ref is None and source.pr is None) or received:
         return
     if found["git"]:
         yield Finding("git", "ok", found["git"], "any")

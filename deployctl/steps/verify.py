@@ -17,7 +17,16 @@ from deployctl.steps.builds import built, damage, environments
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
 from deployctl.steps.facts import TOOLS
 from deployctl.steps.identity import digest
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.steps.interface import (
+    ENVIRONMENT,
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
 from deployctl.vllm.builds import completeness, libraries
 from deployctl.vllm.fixes.registry import by_name, probe_source
 from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
@@ -215,6 +224,8 @@ class VerifyStep(Step):
             "knowledge": self._knowledge(context),
         }
         context.session.call(releases.seal_environment, key=key, seal=seal)
+        if ENVIRONMENT in context.wanted.deliveries:
+            context.courier.made(context, ENVIRONMENT)
 
 
 def _unmet(wanted: Deployment, evidence: Evidence, names: Sequence[str] | None = None) -> list[str]:

@@ -14,6 +14,7 @@ from .build_user import build_user as build_user
 from .installed import builders as builders
 from .installed import complete as complete
 from .installed import imports as imports
+from .reach import reaches as reaches
 from .sources import first_found as first_found
 from .sources import resolve_source as resolve_source
 from .sources import same_tree as same_tree
@@ -180,6 +181,7 @@ OPERATIONS = (
     source_facts,
     same_tree,
     first_found,
+    reaches,
     wheels,
     prune_wheels,
 )

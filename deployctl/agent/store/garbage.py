@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core import trees
 from ..core.atomic_files import read_json
 from ..core.interface import AgentError, Call
 from ..supervision import jobs, units
@@ -21,7 +21,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("caches", "environments", "jobs", "models", "wheels")
+KINDS = ("caches", "environments", "jobs", "models", "shipping", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
@@ -31,17 +31,20 @@ def inventory(call: Call) -> Inventory:
     """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
     id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
     `models`, `mentions`, `bytes`); `environments`,
-    `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
-    first) and, for a job, `state` and `label`."""
+    `jobs`, `models`, `shipping` and `wheels` by name with `bytes` (a hard-linked file counts where
+    it is met first) and, for a job, `state` and `label`."""
     seen: Dict[Inode, bool] = {}
     kept = {name: _profile(call, name, seen) for name in profiles(call)}
-    caches, environments, works, models, wheels = (_stored(call, kind, seen) for kind in KINDS)
+    caches, environments, works, models, shipping, wheels = (
+        _stored(call, kind, seen) for kind in KINDS
+    )
     return {
         "profiles": kept,
         "caches": caches,
         "environments": environments,
         "jobs": {name: _job(call, name, found["bytes"]) for name, found in works.items()},
         "models": models,
+        "shipping": shipping,
         "wheels": wheels,
     }
 
@@ -146,17 +149,11 @@ def _entries(folder: str) -> List[Tuple[str, str]]:
 
 def _bytes(call: Call, path: str, seen: Dict[Inode, bool]) -> int:
     total = 0
-    for folder, _, names in os.walk(path):
-        call.step()
-        for name in names:
-            try:
-                status = os.lstat(os.path.join(folder, name))
-            except FileNotFoundError:
-                continue
-            inode = (status.st_dev, status.st_ino)
-            if inode not in seen:
-                seen[inode] = True
-                total += status.st_blocks * 512
+    for status in trees.statuses(path, call.step):
+        inode = (status.st_dev, status.st_ino)
+        if inode not in seen:
+            seen[inode] = True
+            total += status.st_blocks * 512
     return total
 
 
@@ -180,10 +177,10 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Collected:
     aside = os.path.join(os.path.dirname(path), ASIDE + name.replace(ASIDE, ""))
     if path != aside and os.path.isdir(path):
         if os.path.isdir(aside):
-            shutil.rmtree(aside)
+            trees.remove(aside)
         os.rename(path, aside)
     if os.path.isdir(aside):
-        shutil.rmtree(aside)
+        trees.remove(aside)
     return {"removed": name}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from . import answers, builds, gpus, jobs, stored
+from . import answers, builds, gpus, jobs, shipping, stored
 
 RESULTS: Dict[str, Any] = {
     "environment.build_user": builds.BuildUser,
@@ -13,6 +13,7 @@ RESULTS: Dict[str, Any] = {
     "environment.first_found": builds.FirstFound,
     "environment.imports": builds.Imports,
     "environment.prune_wheels": builds.PrunedWheels,
+    "environment.reaches": shipping.Reach,
     "environment.resolve_source": builds.ResolvedSource,
     "environment.same_tree": builds.SameTree,
     "environment.source_facts": builds.SourceFacts,
@@ -69,6 +70,13 @@ RESULTS: Dict[str, Any] = {
     "releases.seal_environment": stored.Written,
     "releases.state": answers.Releases,
     "releases.switch": answers.Current,
+    "shipping.describe": shipping.Described,
+    "shipping.finish": shipping.Finished,
+    "shipping.forget": shipping.Forgotten,
+    "shipping.listening": shipping.Listening,
+    "shipping.prepare": shipping.Prepared,
+    "shipping.received": shipping.Received,
+    "shipping.unpack": shipping.Unpacked,
     "units.keep": answers.UnitState,
     "units.log": answers.LogPart,
     "units.start": answers.UnitState,

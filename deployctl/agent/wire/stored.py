@@ -127,6 +127,7 @@ class Inventory(TypedDict):
     environments: Dict[str, Stored]
     jobs: Dict[str, StoredJob]
     models: Dict[str, Stored]
+    shipping: Dict[str, Stored]
     wheels: Dict[str, Stored]
 
 

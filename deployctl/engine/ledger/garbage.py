@@ -18,8 +18,8 @@ from deployctl.hosts.operations import garbage, releases
 from deployctl.hosts.session import Call
 
 SCHEMA = "deployctl.gc/1"
-UNFINISHED = ".part"
-"""What a model's folder is called until its download is whole."""
+UNFINISHED = (".part", ".incoming")
+"""What a folder's name ends with until it was downloaded, or received, as a whole."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
         "models": inventory["models"],
         "jobs": inventory["jobs"],
         "caches": inventory["caches"],
+        "shipping": inventory["shipping"],
     }
     for kind, entries in shared.items():
         if kind == "wheels" and any("key" in label for label in running):
@@ -98,9 +99,16 @@ def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
         for name, entry in entries.items():
             # A job at work may outlive the run that began it.
             busy = kind == "jobs" and name in at_work
-            if name.removesuffix(UNFINISHED) not in names and not busy:
+            if _finished(name) not in names and not busy:
                 gone.append(Doomed(kind, name, entry["bytes"], "no release refers to it"))
     return gone
+
+
+def _finished(name: str) -> str:
+    """The name that a folder has once it is whole."""
+    for ending in UNFINISHED:
+        name = name.removesuffix(ending)
+    return name
 
 
 def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:

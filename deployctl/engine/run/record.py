@@ -9,6 +9,7 @@ from typing import Literal
 
 from deployctl.errors import DeployError, Interrupted, LockHeld, Undecided
 from deployctl.steps import registry
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.interface import SERVER, Change, Evidence
 
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
@@ -72,6 +73,8 @@ class HostRecord:
     """The release that runs on after a failure after which nothing goes back."""
     rollback_error: DeployError | None = None
     """Why the previous release could not be brought back."""
+    deliveries: tuple[Delivery, ...] = ()
+    """What it got from other hosts, and made for them."""
     recovered_run: str | None = None
     """The run that had died on this host and was recovered."""
 

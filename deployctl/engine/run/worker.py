@@ -36,6 +36,7 @@ from deployctl.engine.run.plan import (
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.turns import HeldBack, Turns
+from deployctl.engine.shipping.meeting import Meeting
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
@@ -72,6 +73,7 @@ class Worker:
     hooks: Hooks
     resolution: Resolution
     turns: Turns
+    meeting: Meeting
     begun: bool = False
     """Whether the ledger has this run."""
 
@@ -87,12 +89,14 @@ class Worker:
         with connected:
             try:
                 self._reached(connected, began)
+                self.meeting.serve(host, self.record.error)
             except Cancelled:
                 session, name = connected.session, self.wanted.profile.name
                 stopped = interruption.cut_short(host, session, name, self.begun)
                 self.record.error = self.record.error or stopped
             finally:
                 self.record.round_trips = connected.round_trips
+                self.record.deliveries = self.meeting.deliveries(host)
             self.record.steps += self.hooks.finish(host, connected.session)
 
     def _reached(self, connected: Connected, began: float) -> None:
@@ -139,6 +143,7 @@ class Worker:
             self.resolution, connected, self.steps, self.wanted, asked, answers, slots
         )
         if not self.options.release:
+            self.wanted, answers = self.meeting.settle(connected, self.steps, self.wanted, answers)
             return answers
         answers = self._pin(connected, answers, self.options.release)
         rollback.refuse_damaged(self.wanted, answers[RELEASES])
@@ -187,6 +192,8 @@ class Worker:
         if not self.options.lock_wait:
             raise lock.held(self.record.host, taken)
         self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
+        # The others do not stay for as long as that may take; it shares with those still to come.
+        self.meeting.left(self.record.host)
         name, run = self.wanted.profile.name, self.run_record
         waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
         with self.turns.slots.given():
@@ -214,7 +221,9 @@ class Worker:
                 stack,
                 Downtime(),
                 self.hooks,
+                courier=self.meeting,
             )
+            self.meeting.attend(work.context("share"))
             self.record.release = work.release.release
             dead = self._close_dead(work)
             if plan.idle and _points_right(work, plan):

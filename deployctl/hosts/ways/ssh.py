@@ -26,7 +26,7 @@ from deployctl.hosts.hops import JumpChannel, ProxyProcess
 from deployctl.hosts.interface import Channel, Ending
 from deployctl.hosts.ssh_config import Endpoint, defaults, hop, resolve
 from deployctl.hosts.ssh_keys import UserKeys
-from deployctl.hosts.ways.ssh_program import SshProgram
+from deployctl.hosts.ways.ssh_program import FIRST, SshProgram
 
 # Without any handler, logging would write paramiko's tracebacks into the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -44,6 +44,13 @@ def way(host: HostSettings, reach: object) -> SshTransport:
     """The way to a machine by SSH."""
     assert host.ssh is not None, "it is reached by SSH"
     return SshTransport(host.name, host.ssh)
+
+
+def bulk_way(host: HostSettings, reach: object) -> SshProgram:
+    """The same for many bytes: the `ssh` program, a process of its own for each connection, moves
+    twice as much as paramiko does."""
+    assert host.ssh is not None, "it is reached by SSH"
+    return SshProgram(host.name, host.ssh, resolve(host.name, host.ssh).options)
 
 
 class SshTransport:
@@ -153,7 +160,7 @@ class SshTransport:
             for kind in ("ciphers", "digests", "kex"):
                 offered = getattr(security, kind)
                 strong = [one for one in offered if not any(weak in one for weak in WEAK)]
-                setattr(security, kind, tuple(strong))
+                setattr(security, kind, tuple(sorted(strong, key=lambda one: one != FIRST)))
             return transport
 
         options: dict[str, Any] = {

@@ -101,6 +101,11 @@ class Build:
             return
         self._from_git()
 
+    def finish(self, state: JobState) -> None:
+        """Judge the job of an environment that was built elsewhere; raises `StagingFailed`."""
+        if state["state"] != "done":
+            raise self._failed(state)
+
     # -- git ---------------------------------------------------------------------------------
 
     def _from_git(self) -> None:

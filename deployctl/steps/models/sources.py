@@ -126,6 +126,20 @@ def survey(context: Context) -> Answers:
     return Answers({q.key: known(value) for q, value in zip(asked, values, strict=True)})
 
 
+def adopted(answers: Answers, role: Key[Model], told: Model | None) -> Answers:
+    """The answers of a host that cannot ask the hub, with what another one was told by it."""
+    own = answers.get(role)
+    if own is None or told is None or told["error"] or not own["error"]:
+        return answers
+    renewed: Model = {
+        **own,
+        "error": None,
+        "remote": own["remote"] or told["remote"],
+        "config": own["config"] or told["config"],
+    }
+    return answers.renewed(Answers({role: renewed}))
+
+
 def place(wanted: Deployment, answers: Answers, role: Key[Model]) -> str:
     """The absolute folder of a wanted model on the host."""
     return answers[role]["place"]

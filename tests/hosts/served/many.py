@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +25,12 @@ ENTER = 'nsenter --net=/proc/{pid}/ns/net sh -c "$SSH_ORIGINAL_COMMAND"'
 
 
 class Machine:
-    """One host: what is started through its sshd has its network, where all ports are free."""
+    """One host: what is started through its sshd has its network, where all ports are free.
+    `options` are further lines of its sshd_config."""
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(
+        self, directory: Path, name: str, options: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         directory.mkdir()
         self.root = directory / "root"
@@ -37,7 +40,9 @@ class Machine:
         wait_for("a network of its own", lambda: theirs.readlink() != ours.readlink())
         enter = ["nsenter", f"--net={theirs}"]
         subprocess.run([*enter, "ip", "link", "set", "lo", "up"], check=True)
-        self.sshd = Sshd(directory, {"ForceCommand": ENTER.format(pid=self._network.pid)})
+        self.sshd = Sshd(
+            directory, {"ForceCommand": ENTER.format(pid=self._network.pid), **(options or {})}
+        )
         self.sshd.start()
 
     def host_settings(self, **changes: Any) -> dict[str, Any]:
