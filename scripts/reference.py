@@ -29,7 +29,8 @@ LAYERS = (
     ("report",),
     ("engine",),
     ("steps",),
-    ("hosts", "config"),
+    ("hosts",),
+    ("config",),
     ("vllm",),
     ("agent",),
 )
@@ -276,6 +277,18 @@ def edges() -> set[tuple[str, str]]:
     return found
 
 
+def direct(found: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The imports that no longer path of imports implies."""
+    below: dict[str, set[str]] = {}
+    for start, end in found:
+        below.setdefault(start, set()).add(end)
+
+    def reaches(start: str, end: str) -> bool:
+        return end in below.get(start, ()) or any(reaches(n, end) for n in below.get(start, ()))
+
+    return {(a, b) for a, b in found if not any(reaches(n, b) for n in below[a] if n != b)}
+
+
 def picture() -> str:
     """The packages as SVG: a row for each layer, an arrow for each import."""
     width, high, gap = 150, 34, 62
@@ -285,7 +298,7 @@ def picture() -> str:
         for i, name in enumerate(row)
     }
     lines = []
-    for start, end in sorted(edges()):
+    for start, end in sorted(direct(edges())):
         if start not in place or end not in place:
             continue
         (x1, y1), (x2, y2) = place[start], place[end]

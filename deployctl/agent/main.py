@@ -40,6 +40,7 @@ FAMILIES = {
     "passthrough": "gpu",
     "processes": "processes",
     "releases": "store",
+    "shipping": "shipping",
     "units": "supervision",
 }
 """Each family of operations by the package that has it."""
@@ -205,6 +206,14 @@ def main(argv: Sequence[str]) -> int:
         from .build.build_tasks import main as chore
 
         return chore(argv[1:])
+    if argv[:1] == ["pack"]:
+        from .shipping.parcel import main as pack
+
+        return pack(*argv[1:])
+    if argv[:1] == ["ship"]:
+        from .shipping.moving import main as ship
+
+        return ship(list(argv[1:]))
     if argv[:1] == ["server"]:
         from .supervision import server
 

@@ -40,7 +40,10 @@ def build(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Build the environment beside what serves and seal it; attach to a build that runs already."""
+    """Build the environment beside what serves and seal it; attach to a build that runs already.
+
+    Examples: deployctl build -p demo; deployctl build -p demo --list
+    """
     if not listed and prune is None and stop is None:
         running.perform(
             profile,
@@ -80,10 +83,12 @@ def verify(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure whether the built environment is whole, as asked for, and has the fixes.
+    """Check that the built environment is complete, as requested, and has the fixes.
 
-    It is measured again although it was proven before; what is found damaged is rebuilt by the next
+    It is checked again although it was proven before; what is found damaged is rebuilt by the next
     `build` or `up`.
+
+    Example: deployctl verify -p demo --deep
     """
     running.perform(
         profile,

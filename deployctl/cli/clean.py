@@ -39,7 +39,10 @@ def clean(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Stop the profile's server and stale processes of ours; prove port and GPU memory free."""
+    """Stop the profile's server and stale processes of ours; prove port and GPU memory free.
+
+    Example: deployctl clean -p mine --plan
+    """
     chosen: dict[str, Any] = {"stop_unit": True, "reset": reset}
     if scope is not None:
         chosen["scope"] = scope
@@ -84,7 +87,10 @@ def doctor(
     as_json: options.Json = False,
 ) -> None:
     """Examine the profile's hosts: disk, memory, port, tools, and the whole way to the GPU; or,
-    with --container-conf, a file alone."""
+    with --container-conf, a file alone.
+
+    Example: deployctl doctor -p mine
+    """
     from deployctl.report import findings
 
     if container_conf is not None:

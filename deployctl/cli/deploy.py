@@ -20,11 +20,13 @@ class Part(NamedTuple):
 PARTS = {
     "launch": Part(
         ("clean", "launch", "ready"),
-        "Start the release and wait until it answers; runs no gates.",
+        "Start the release and wait until it answers; runs no gates.\n\n"
+        "Example: deployctl launch -p demo",
     ),
     "down": Part(
         ("down",),
-        "Stop the profile's server with all its processes, and verify that they ended.",
+        "Stop the profile's server with all its processes, and verify that they ended.\n\n"
+        "Example: deployctl down -p demo",
     ),
 }
 PLAN_HAS_CHANGES = 12
@@ -57,7 +59,10 @@ def up(
     quiet: options.Quiet = False,
     metrics_file: options.MetricsFile = None,
 ) -> None:
-    """Make the profile's hosts serve what it says, and prove it."""
+    """Make the profile's hosts serve what it says, and prove it.
+
+    Example: deployctl up -p demo
+    """
     if dry_run:
         plan(profile, None, skip, sets, hosts, False, parallel, as_json)
     running.perform(
@@ -94,7 +99,10 @@ def run_playbook(
     quiet: options.Quiet = False,
     metrics_file: options.MetricsFile = None,
 ) -> None:
-    """Run a playbook for a profile."""
+    """Run a playbook for a profile.
+
+    Example: deployctl run nightly -p demo
+    """
     running.perform(
         profile,
         playbook,
@@ -127,7 +135,10 @@ def plan(
     parallel: options.Parallel = options.PARALLEL,
     as_json: options.Json = False,
 ) -> None:
-    """Show what `up` would change and why; touch nothing."""
+    """Show what `up` would change and why; touch nothing.
+
+    Example: deployctl plan -p demo --set serve.port=30001
+    """
     from deployctl.engine.inspect import exposure
     from deployctl.engine.run.coordinator import survey
     from deployctl.engine.run.options import Options
@@ -154,7 +165,10 @@ def fetch(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Bring the target model and the drafter to the host."""
+    """Bring the target model and the drafter to the host.
+
+    Example: deployctl fetch -p demo --deep
+    """
     running.perform(
         profile,
         running.playbook_of("fetch"),
@@ -175,8 +189,11 @@ def rehearse(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Have the built vLLM parse the wanted command line and make its configuration, without weights
-    and GPU memory; nothing that serves is touched."""
+    """Have the built vLLM parse the wanted command line and build its configuration, without
+    weights and GPU memory; nothing that serves is touched.
+
+    Example: deployctl rehearse -p demo
+    """
     running.perform(
         profile,
         running.playbook_of("build", "verify", "fetch", "drafter", "rehearse"),

@@ -74,16 +74,19 @@ def show(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """The config in use: its text."""
+    """Show the config in use.
+
+    Example: deployctl drafter show -p mine
+    """
     given = _given(context, profile, sets, hosts, as_json)
-    subjects = _subjects(file, given)
+    configs = _configs(file, given)
     if given.as_json:
-        _print_json(subjects)
+        _print_json(configs)
         return
-    for subject in subjects:
-        if len(subjects) > 1:
-            output.answer([f"# {subject.host}: {subject.path}"])
-        output.answer_text(subject.text.removesuffix("\n") + "\n")
+    for config in configs:
+        if len(configs) > 1:
+            output.answer([f"# {config.host}: {config.path}"])
+        output.answer_text(config.text.removesuffix("\n") + "\n")
 
 
 @app.command()
@@ -95,25 +98,27 @@ def diff(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """How the config in use differs from the wanted one (exit 6 where it does).
+    """Show how the config in use differs from the wanted one (exit 6 where it does).
 
     With a FILE and a profile, the file is compared with the profile's drafter.config.
+
+    Example: deployctl drafter diff -p mine
     """
     given = _given(context, profile, sets, hosts, as_json)
     if given.profile is None:
         raise UsageError("diff needs --profile: the profile has the wanted values")
-    subjects = _subjects(file, given)
+    configs = _configs(file, given)
     if given.as_json:
-        _print_json(subjects)
+        _print_json(configs)
     else:
-        for subject in subjects:
-            if not subject.differences():
-                output.answer([f"{subject.host}: as wanted: {subject.path}"])
-            for found in subject.differences():
+        for config in configs:
+            if not config.differences():
+                output.answer([f"{config.host}: as wanted: {config.path}"])
+            for found in config.differences():
                 shown = [json.dumps(found[side]) for side in ("actual", "wanted")]
-                differs = f"{subject.host}: {found['key']}: {shown[0]}, wanted {shown[1]}"
+                differs = f"{config.host}: {found['key']}: {shown[0]}, wanted {shown[1]}"
                 output.answer([differs])
-    raise typer.Exit(DIFFERS if any(s.differences() for s in subjects) else 0)
+    raise typer.Exit(DIFFERS if any(s.differences() for s in configs) else 0)
 
 
 @app.command()
@@ -137,8 +142,11 @@ def check(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """Whether the config can work with its target, and is as the profile wants it (exit 6 where
-    a check fails)."""
+    """Check whether the config can work with its target, and is as the profile wants it (exit 6
+    where a check fails).
+
+    Example: deployctl drafter check config.json --target /models/target
+    """
     from deployctl.engine.inspect import drafters
     from deployctl.vllm.drafters import methods
 
@@ -146,17 +154,17 @@ def check(
     if given.profile is None and (method is None or methods.of(method).own):
         file = file or target
     if file is not None:
-        subjects = [drafters.check_file(file, target, method, tokens, given.overrides())]
+        configs = [drafters.check_file(file, target, method, tokens, given.overrides())]
     else:
-        subjects = _subjects(None, given)
+        configs = _configs(None, given)
     if given.as_json:
-        _print_json(subjects)
+        _print_json(configs)
     else:
-        for subject in subjects:
-            for found in subject.checks:
+        for config in configs:
+            for found in config.checks:
                 said = f": {found.message}" if found.message else ""
-                output.answer([f"{subject.host}: {found.verdict:7} {found.name}{said}"])
-    failed = any(c.verdict == "error" for subject in subjects for c in subject.checks)
+                output.answer([f"{config.host}: {found.verdict:7} {found.name}{said}"])
+    failed = any(c.verdict == "error" for config in configs for c in config.checks)
     raise typer.Exit(DIFFERS if failed else 0)
 
 
@@ -176,6 +184,8 @@ def set_keys(
 
     On hosts it changes what the current release reads at its next start; the next `up` puts the
     profile's own values back.
+
+    Example: deployctl drafter set config.json block_size=8
     """
     from deployctl.engine.inspect import drafters
 
@@ -183,7 +193,7 @@ def set_keys(
     loaded = given.load()
     if loaded is not None:
         done = drafters.set_on_hosts(loaded, drafters.assignments(words), new)
-        made = [(subject.host, desired) for subject, desired in done]
+        made = [(config.host, desired) for config, desired in done]
     else:
         file, *rest = words
         if "=" in file or not rest:
@@ -241,7 +251,7 @@ def _given(
     )
 
 
-def _subjects(file: Path | None, given: _Given) -> list[InUse]:
+def _configs(file: Path | None, given: _Given) -> list[InUse]:
     from deployctl.engine.inspect import drafters
 
     if file is not None:
@@ -252,6 +262,6 @@ def _subjects(file: Path | None, given: _Given) -> list[InUse]:
     return drafters.on_hosts(loaded)
 
 
-def _print_json(subjects: Sequence[InUse]) -> None:
-    document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in subjects]}
+def _print_json(configs: Sequence[InUse]) -> None:
+    document = {"schema": "deployctl.drafter/1", "configs": [s.document() for s in configs]}
     output.answer_document(document)

@@ -23,7 +23,10 @@ def explain(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Explain what ended the server or build that wrote a log; exit 11 if no cause is known."""
+    """Explain what ended the server or build that wrote a log; exit 11 if no cause is known.
+
+    Example: deployctl explain server.log
+    """
     from deployctl.engine.inspect import explain as reading
     from deployctl.report import explained
 

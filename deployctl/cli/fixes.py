@@ -26,7 +26,10 @@ def fixes(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check a vLLM installation for known defects; show file, line and what was run."""
+    """Check a vLLM installation for known defects; show file, line and what was run.
+
+    Example: deployctl fixes --host my-ct
+    """
     from deployctl.engine.inspect import fixes as asking
     from deployctl.report import fixes as rendering
 

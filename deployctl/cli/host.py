@@ -32,7 +32,10 @@ def explain(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """What of ssh_config is honoured, harmless or refused for a host; nothing is connected."""
+    """Show what of ssh_config is honoured, harmless or refused for a host; nothing is connected.
+
+    Example: deployctl host explain gpu1
+    """
     from deployctl.engine.inspect.host_options import explain as explained
     from deployctl.report.ssh_ways import lines
 

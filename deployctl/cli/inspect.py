@@ -23,7 +23,10 @@ def status(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """What serves on each host, since when, and whether it is healthy now."""
+    """Show what serves on each host, since when, and whether it is healthy now.
+
+    Example: deployctl status -p demo
+    """
     from deployctl.engine.inspect.status import survey
     from deployctl.report.serving import status_lines, unknown
 
@@ -50,7 +53,10 @@ def logs(
         str | None, typer.Option(help="Show the log of this release, also of a failed one.")
     ] = None,
 ) -> None:
-    """The server's log, a job's, or that of a release that failed."""
+    """Show the server's log, a job's, or that of a failed release.
+
+    Example: deployctl logs -p demo --follow
+    """
     from deployctl.engine.inspect.status import log
 
     loaded = running.load(profile, sets, hosts)
@@ -65,7 +71,10 @@ def history(
     last: Annotated[int, typer.Option("--last", "-n", min=1, help="How many, newest last.")] = 20,
     as_json: options.Json = False,
 ) -> None:
-    """The ledger: every run on each host, what it changed and how it ended."""
+    """Show the ledger: every run on each host, what it changed and how it ended.
+
+    Example: deployctl history -p demo -n 5
+    """
     from deployctl.engine.inspect.status import ledger
     from deployctl.report.serving import history_lines
 

@@ -63,7 +63,10 @@ def smoke(
     quiet: options.Quiet = False,
     metrics_file: options.MetricsFile = None,
 ) -> None:
-    """Ask the served model and check its answers."""
+    """Ask the served model and check its answers.
+
+    Example: deployctl smoke -p demo
+    """
     _one_of({"--profile": profile, "--url": url})
     if url is None:
         running.perform(
@@ -122,7 +125,10 @@ def acceptance(
     quiet: options.Quiet = False,
     metrics_file: options.MetricsFile = None,
 ) -> None:
-    """Measure how much of what the drafter proposes is accepted, and judge it."""
+    """Measure how much of what the drafter proposes is accepted, and judge it.
+
+    Example: deployctl acceptance --url http://127.0.0.1:8000
+    """
     place = _one_of({"--profile": profile, "--url": url, "--log": log, "--metrics": metrics})
     if compare is not None and place != "--profile":
         raise UsageError(f"--compare goes with --profile, not with {place}")
@@ -190,7 +196,10 @@ def bench(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure speed at several concurrencies, and what speculation gains."""
+    """Measure speed at several concurrencies, and what speculation gains.
+
+    Example: deployctl bench -p demo --concurrency 1,4,16
+    """
     _one_of({"--profile": profile, "--url": url})
     levels = _levels(concurrency)
     if url is None:

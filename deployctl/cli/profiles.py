@@ -32,7 +32,10 @@ class Document(StrEnum):
 
 @app.command("list")
 def list_command(as_json: Json = False) -> None:
-    """Every profile, playbook and host that can be named, and where it comes from."""
+    """List every profile, playbook and host, and where it comes from.
+
+    Example: deployctl profile list
+    """
     from deployctl.config import catalogue
 
     found = catalogue.entries()
@@ -51,7 +54,10 @@ def show(
     as_json: Json = False,
     sets: Sets = [],
 ) -> None:
-    """The resolved profile: extended, with its hosts in place and every default written out."""
+    """Show the resolved profile: extended, with its hosts in place and every default written out.
+
+    Example: deployctl profile show demo --origin
+    """
     from deployctl.config import show as shown
     from deployctl.config.loader import load_profile
     from deployctl.engine.inspect.proxmox import readers
@@ -67,7 +73,10 @@ def show(
 def schema(
     document: Annotated[Document, typer.Argument(help="Which kind of file.")] = Document.PROFILE,
 ) -> None:
-    """A JSON Schema for editors."""
+    """Print a JSON Schema for editors.
+
+    Example: deployctl profile schema host
+    """
     from deployctl.config.schema import json_schema
     from deployctl.steps import registry
 
@@ -81,7 +90,10 @@ def validate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check profiles without touching a host; without names, everything that can be named."""
+    """Check profiles without touching a host; without names, everything that can be named.
+
+    Example: deployctl profile validate mine
+    """
     from deployctl.config import catalogue
     from deployctl.errors import ConfigError
     from deployctl.steps import registry
@@ -120,7 +132,7 @@ def _verdict(checked: Mapping[str, Any]) -> Iterator[str]:
 
 @app.command()
 def path(name: Name) -> None:
-    """The file that a profile's name stands for."""
+    """Print the path of a profile's file."""
     from deployctl.config.search import default_search
 
     output.answer([str(default_search().locate("profiles", name).path.absolute())])

@@ -31,6 +31,8 @@ def rollback(
 ) -> None:
     """Serve an earlier release with its original configuration, and prove it; on failure keep what
     serves.
+
+    Example: deployctl rollback -p demo
     """
     running.perform(
         profile,
@@ -54,7 +56,10 @@ def diff(
     hosts: options.Hosts = [],
     as_json: options.Json = False,
 ) -> None:
-    """What differs between two releases: sources, packages, profile and figures."""
+    """Show what differs between two releases: sources, packages, profile and figures.
+
+    Example: deployctl diff previous current -p demo
+    """
     from deployctl.engine.inspect.compare import compare
     from deployctl.report.releases import diff_lines
 
@@ -73,7 +78,10 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove old and failed releases, and what no release of any profile refers to any more."""
+    """Remove old and failed releases, and what no release of any profile refers to any more.
+
+    Example: deployctl gc -p demo --keep 2 --dry-run
+    """
     from deployctl.engine.ledger.garbage import collect
     from deployctl.report.releases import gc_lines
 

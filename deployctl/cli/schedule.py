@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deployctl.engine.schedule.entries import Entry
 
 app = Commands(
-    help="Unattended runs by cron.",
+    help="Schedule unattended runs with cron.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,7 +61,10 @@ def add(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Schedule a run; the same name again replaces it."""
+    """Schedule a run; the same name again replaces it.
+
+    Example: deployctl schedule add -p mine --playbook nightly --at "0 4 * * *"
+    """
     from deployctl.engine.schedule import crontab
     from deployctl.engine.schedule.outlook import outlook
 
@@ -136,7 +139,10 @@ def _playbook_file(playbook: str) -> Path | str:
 
 @app.command("list")
 def list_entries(as_json: options.Json = False) -> None:
-    """What is scheduled, and when it runs next."""
+    """List what is scheduled and when it runs next.
+
+    Example: deployctl schedule list
+    """
     from deployctl.engine.schedule import entries
 
     found = list(entries.entries())
@@ -169,7 +175,10 @@ def _checked(found: Iterable[Check]) -> Iterator[str]:
 
 @app.command()
 def remove(name: Name) -> None:
-    """Schedule it no more; its log stays."""
+    """Remove an entry; its log stays.
+
+    Example: deployctl schedule remove mine
+    """
     from deployctl.engine.schedule import crontab, entries
 
     crontab.remove(name)
@@ -180,7 +189,10 @@ def remove(name: Name) -> None:
 
 @app.command()
 def check(name: Name, as_json: options.Json = False) -> None:
-    """Run its plan as cron would (no agent, no terminal) and say what would fail."""
+    """Run its plan as cron would (no agent, no terminal) and show what would fail.
+
+    Example: deployctl schedule check mine
+    """
     from deployctl.engine.schedule import check as schedule_check
     from deployctl.engine.schedule import entries
 
@@ -194,7 +206,7 @@ def check(name: Name, as_json: options.Json = False) -> None:
 
 @app.command()
 def run(entry: Annotated[str, typer.Argument(help="An entry's name or file.")]) -> None:
-    """What the crontab calls: silent when all is well."""
+    """Run an entry; the crontab calls it. Silent when all is well."""
     from deployctl.engine.schedule import entries, scheduled_run
 
     path = Path(entry) if os.sep in entry else entries.file_of(entry)

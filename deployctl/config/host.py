@@ -61,6 +61,9 @@ class HostSettings(Settings):
     """How to reach it by SSH."""
     container: ContainerSettings | None = None
     """It is a container, entered through `node`."""
+    address: str | None = None
+    """Where the other hosts reach it, such as its address in a private network; that of `ssh` when
+    absent."""
     node: HostSettings | None = None
     """The machine under a container, such as a Proxmox host; in a file also the name of a host
     file."""

@@ -17,6 +17,7 @@ from deployctl.config.inventory import InventorySettings
 from deployctl.config.marks import trusts_remote_code
 from deployctl.config.models import DrafterSettings, ModelSettings
 from deployctl.config.serve import ServeSettings
+from deployctl.config.share import ShareSettings
 from deployctl.config.switch import SwitchSettings
 
 
@@ -66,6 +67,8 @@ class Profile(Settings):
     """The gate on what the drafter is worth; none when absent."""
     switch: SwitchSettings = SwitchSettings()
     """How a new release takes over from the one that serves."""
+    share: ShareSettings = ShareSettings()
+    """How hosts get what one of them makes or fetches."""
     notify: list[NotifySettings] = []
     """Webhooks that are notified how a run ended."""
 

@@ -9,8 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from deployctl.agent.build import environment as environment
+    from deployctl.agent.core import hooks as hooks
+    from deployctl.agent.core import modules as modules
+    from deployctl.agent.gpu import gpu as gpu
+    from deployctl.agent.gpu import passthrough as passthrough
     from deployctl.agent.network import network as network
+    from deployctl.agent.processes import processes as processes
+    from deployctl.agent.shipping import shipping as shipping
     from deployctl.agent.store import files as files
+    from deployctl.agent.store import garbage as garbage
+    from deployctl.agent.store import hub as hub
+    from deployctl.agent.store import models as models
+    from deployctl.agent.store import release_status as release_status
     from deployctl.agent.store import releases as releases
     from deployctl.agent.supervision import jobs as jobs
     from deployctl.agent.supervision import units as units
@@ -25,5 +36,9 @@ else:
         def __getattr__(self, operation: str) -> str:
             return f"{self._name}.{operation}"
 
-    network, files, releases = Family("network"), Family("files"), Family("releases")
-    jobs, units = Family("jobs"), Family("units")
+    environment, hooks, modules = Family("environment"), Family("hooks"), Family("modules")
+    gpu, passthrough, network = Family("gpu"), Family("passthrough"), Family("network")
+    processes, files, garbage = Family("processes"), Family("files"), Family("garbage")
+    hub, models, release_status = Family("hub"), Family("models"), Family("release_status")
+    shipping = Family("shipping")
+    releases, jobs, units = Family("releases"), Family("jobs"), Family("units")

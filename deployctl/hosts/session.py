@@ -6,12 +6,13 @@ import base64
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from deployctl import cancel
-from deployctl.agent.wire.answers import RESULTS
+from deployctl.agent.wire.messages import About
+from deployctl.agent.wire.results import RESULTS
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts import refusal
 from deployctl.hosts.bundle import BOOTSTRAP, bundle
@@ -23,11 +24,23 @@ from deployctl.hosts.stream import Stream
 if TYPE_CHECKING:
     from deployctl.agent.core.interface import Call as Running
 
-__all__ = ["Call", "Event", "Limits", "Session"]
+__all__ = ["Call", "Event", "Limits", "Session", "known"]
 
 Args = ParamSpec("Args")
 Answer = TypeVar("Answer")
+One = TypeVar("One")
+Two = TypeVar("Two")
+Three = TypeVar("Three")
+Four = TypeVar("Four")
 Event = Callable[[dict[str, Any]], None]
+
+
+def known(answer: Answer | RemoteError) -> Answer:
+    """An answer of `Session.ask`; raises the `RemoteError` that stands in its place."""
+    if isinstance(answer, RemoteError):
+        raise answer
+    return answer
+
 
 STANDARD = Limits()
 ALONE = ("-I", "-S")
@@ -38,12 +51,33 @@ WAITS = ("timeout", "wait", "grace", "patience", "still")
 what ran before, for what it started, and for what is left of either."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """One operation of the agent and its arguments, which travel as JSON."""
+@dataclass(frozen=True, init=False)
+class Call(Generic[Answer]):
+    """One operation of the agent, as `hosts.operations` has it, and its arguments, which travel as
+    JSON. By its name alone, as in tests, neither they nor its answer are known to mypy."""
 
     op: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any]
+
+    @overload
+    def __init__(
+        self: Call[Answer],
+        op: Callable[Concatenate[Running, Args], Answer],
+        /,
+        *unnamed: Args.args,
+        **args: Args.kwargs,
+    ) -> None: ...
+
+    @overload
+    def __init__(self: Call[Any], op: str, /, **args: Any) -> None: ...
+
+    def __init__(self, op: Any, /, *unnamed: Any, **args: Any) -> None:
+        object.__setattr__(self, "op", op)
+        object.__setattr__(self, "args", args)
+
+    def with_args(self, **more: Any) -> Call[Answer]:
+        """The same operation with some arguments replaced."""
+        return Call(self.op, **{**self.args, **more})
 
     @property
     def patience(self) -> float:
@@ -78,7 +112,7 @@ class Session:
         self._link = Link(self.name, channel, limits)
         self._link.send({"hash": bundle().sha256, "root": root, "silence": limits.silence})
         try:
-            self.agent: Mapping[str, Any] = self._start()
+            self.agent: About = self._start()
         except BaseException:
             self.close()
             raise
@@ -87,11 +121,34 @@ class Session:
     @property
     def root(self) -> str:
         """The directory on the host that holds everything of deployctl's."""
-        return str(self.agent["root"])
+        return self.agent["root"]
 
-    def ask(self, calls: Sequence[Call], on_event: Event | None = None) -> list[Any]:
+    @overload
+    def ask(self, calls: tuple[Call[One]], /) -> tuple[One | RemoteError]: ...
+
+    @overload
+    def ask(
+        self, calls: tuple[Call[One], Call[Two]], /
+    ) -> tuple[One | RemoteError, Two | RemoteError]: ...
+
+    @overload
+    def ask(
+        self, calls: tuple[Call[One], Call[Two], Call[Three]], /
+    ) -> tuple[One | RemoteError, Two | RemoteError, Three | RemoteError]: ...
+
+    @overload
+    def ask(
+        self, calls: tuple[Call[One], Call[Two], Call[Three], Call[Four]], /
+    ) -> tuple[One | RemoteError, Two | RemoteError, Three | RemoteError, Four | RemoteError]: ...
+
+    @overload
+    def ask(
+        self, calls: Sequence[Call[Answer]], on_event: Event | None = None, /
+    ) -> tuple[Answer | RemoteError, ...]: ...
+
+    def ask(self, calls: Sequence[Call[Any]], on_event: Event | None = None, /) -> Any:
         """Several operations in one round trip; each answer is a value or a `RemoteError`."""
-        return self._answers(calls, self._request(calls, on_event))
+        return tuple(self._answers(calls, self._request(calls, on_event)))
 
     @overload
     def call(
@@ -106,16 +163,29 @@ class Session:
     def call(self, op: str, on_event: Event | None = None, /, **args: Any) -> Any: ...
 
     def call(self, op: Any, on_event: Any = None, /, *unnamed: Any, **args: Any) -> Any:
-        """One operation, by its name or as one of `hosts.operations`; raises `RemoteError` where
-        the agent could not answer."""
-        (answer,) = self.ask([Call(op, args)], on_event)
-        if isinstance(answer, RemoteError):
-            raise answer
-        return answer
+        """One operation; raises `RemoteError` where the agent could not answer."""
+        return self.follow(Call(op, **args), on_event)
 
-    def stream(self, op: str, **args: Any) -> Stream:
+    def follow(self, call: Call[Answer], on_event: Event | None) -> Answer:
+        """The same, with what the operation emits while it runs."""
+        (answer,) = self.ask([call], on_event)
+        return known(answer)
+
+    @overload
+    def stream(
+        self,
+        op: Callable[Concatenate[Running, Args], Answer],
+        /,
+        *unnamed: Args.args,
+        **args: Args.kwargs,
+    ) -> Stream[Answer]: ...
+
+    @overload
+    def stream(self, op: str, /, **args: Any) -> Stream[Any]: ...
+
+    def stream(self, op: Any, /, *unnamed: Any, **args: Any) -> Stream[Any]:
         """Start an operation that is fed and heard while it runs (a relayed connection)."""
-        calls = [Call(op, args)]
+        calls = (Call(op, **args),)
         request = self._open(calls, eventful=True)
         return Stream(self._link, request, lambda results: self._answers(calls, results))
 
@@ -138,7 +208,7 @@ class Session:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _start(self) -> Mapping[str, Any]:
+    def _start(self) -> About:
         deadline = time.monotonic() + self._limits.start
         while True:
             try:
@@ -159,10 +229,10 @@ class Session:
             elif "refused" in word:
                 raise refusal.of_agent(self.name, self._python, word)
             else:
-                ready: Mapping[str, Any] = word["ready"]
+                ready: About = word["ready"]
                 return ready
 
-    def _request(self, calls: Sequence[Call], on_event: Event | None) -> list[Any]:
+    def _request(self, calls: Sequence[Call[Any]], on_event: Event | None) -> list[Any]:
         cancel.check()
         request = self._open(calls, eventful=on_event is not None)
         try:
@@ -176,20 +246,20 @@ class Session:
             self._link.forget(request)
         return list(message["results"])
 
-    def _open(self, calls: Sequence[Call], eventful: bool) -> Request:
+    def _open(self, calls: Sequence[Call[Any]], eventful: bool) -> Request:
         quiet = self._limits.answer + sum(call.patience for call in calls)
         ops = [{"op": call.op, "args": dict(call.args)} for call in calls]
         request = self._link.open(ops, eventful, quiet)
         self.round_trips += 1
         return request
 
-    def _answers(self, calls: Sequence[Call], results: Sequence[dict[str, Any]]) -> list[Any]:
+    def _answers(self, calls: Sequence[Call[Any]], results: Sequence[dict[str, Any]]) -> list[Any]:
         return [
             self._value(call, result["value"]) if "value" in result else self._error(call, result)
             for call, result in zip(calls, results, strict=True)
         ]
 
-    def _value(self, call: Call, value: Any) -> Any:
+    def _value(self, call: Call[Any], value: Any) -> Any:
         wrong = mismatch(value, RESULTS.get(call.op, Any))
         if wrong:
             raise self._link.lose(
@@ -197,6 +267,6 @@ class Session:
             )
         return value
 
-    def _error(self, call: Call, result: Mapping[str, Any]) -> RemoteError:
+    def _error(self, call: Call[Any], result: Mapping[str, Any]) -> RemoteError:
         error = result["error"]
         return RemoteError(self.name, call.op, error["kind"], error["message"], error.get("detail"))

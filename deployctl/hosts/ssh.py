@@ -26,7 +26,7 @@ from deployctl.hosts.hops import JumpChannel, ProxyProcess
 from deployctl.hosts.interface import Channel, Ending
 from deployctl.hosts.ssh_config import Endpoint, defaults, hop, resolve
 from deployctl.hosts.ssh_keys import UserKeys
-from deployctl.hosts.ssh_program import SshProgram
+from deployctl.hosts.ssh_program import FIRST, SshProgram
 
 # Without any handler, logging would write paramiko's tracebacks into the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -147,7 +147,7 @@ class SshTransport:
             for kind in ("ciphers", "digests", "kex"):
                 offered = getattr(security, kind)
                 strong = [one for one in offered if not any(weak in one for weak in WEAK)]
-                setattr(security, kind, tuple(strong))
+                setattr(security, kind, tuple(sorted(strong, key=lambda one: one != FIRST)))
             return transport
 
         options: dict[str, Any] = {

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from deployctl.errors import HostError
 from deployctl.hosts.link import Link, Request
 
+Answer = TypeVar("Answer")
 AHEAD = 1 << 20
 """Bytes sent ahead of what the host has acknowledged: more would only queue, before our pings."""
 
 
-class Stream:
+class Stream(Generic[Answer]):
     """A running operation: `feed` it, take its events with `next`; `cancel` ends it."""
 
     def __init__(
@@ -21,7 +22,7 @@ class Stream:
         self._link = link
         self._request = request
         self._read = read
-        self.value: Any = None
+        self.value: Answer | None = None
         """What the operation gave, once it has ended."""
         self.failure: HostError | None = None
         """Why it gave nothing, once it has ended."""
@@ -55,10 +56,11 @@ class Stream:
             self.value = answer
         return None
 
-    def result(self) -> Any:
+    def result(self) -> Answer:
         """Wait for the end, leaving events unread; raises what the operation failed with."""
         while self.next() is not None:
             pass
         if self.failure is not None:
             raise self.failure
-        return self.value
+        value: Any = self.value
+        return value  # type: ignore[no-any-return]

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
+from deployctl.agent.wire.answers import Relayed
 from deployctl.errors import HostError
+from deployctl.hosts.operations import network
 from deployctl.hosts.session import Session
 from deployctl.hosts.stream import AHEAD, Stream
 
@@ -60,7 +62,7 @@ class Tunnel:
                 return
             try:
                 stream = self._session.stream(
-                    "network.connect", address=self._target[0], port=self._target[1]
+                    network.connect, address=self._target[0], port=self._target[1]
                 )
             except HostError:
                 connection.close()  # the host is gone; whoever asked learns it by the end
@@ -74,7 +76,7 @@ class _Relay:
     """One connection: a thread for each direction, both ended by either side's end."""
 
     def __init__(
-        self, connection: socket.socket, stream: Stream, done: Callable[[_Relay], None]
+        self, connection: socket.socket, stream: Stream[Relayed], done: Callable[[_Relay], None]
     ) -> None:
         self._connection = connection
         self._stream = stream

@@ -5,21 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 from pathlib import Path
-from typing import Any
 
+from deployctl.agent.wire.answers import FileWritten
+from deployctl.hosts.operations import files
 from deployctl.hosts.session import Session
 from deployctl.hosts.stream import AHEAD
 
 CHUNK = 192 * 1024
 
 
-def upload(session: Session, source: Path, path: str, mode: int | None = None) -> dict[str, Any]:
+def upload(session: Session, source: Path, path: str, mode: int | None = None) -> FileWritten:
     """Send a file to `path` on the host, atomically; gives `sha256` and `size`."""
     with source.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = file.seek(0, 2)
         file.seek(0)
-        stream = session.stream("files.put", path=path, size=size, sha256=digest, mode=mode)
+        stream = session.stream(files.put, path=path, size=size, sha256=digest, mode=mode)
         sent = taken = 0
         try:
             while stream.failure is None and (data := file.read(CHUNK)):
@@ -35,5 +36,4 @@ def upload(session: Session, source: Path, path: str, mode: int | None = None) -
             raise
     if sent < size:
         stream.cancel()  # the file became shorter meanwhile
-    result: dict[str, Any] = stream.result()
-    return result
+    return stream.result()

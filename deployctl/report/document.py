@@ -47,11 +47,12 @@ def _host(host: HostRecord) -> dict[str, Any]:
         "without_service": host.without_service and round(host.without_service, 3),
         "still_without_service": host.still_without_service,
         "cut_off": cut_off(step.evidence for step in host.steps if step.status != "unchanged"),
-        "gaps": [round(gap, 3) for gap in host.gaps],
+        "gaps": [round(gap, 3) for gap in host.outages],
         "error": _error(host.error),
-        "way_back_error": _error(host.way_back),
-        "serves_on": host.serves_on,
-        "took_up": host.took_up,
+        "way_back_error": _error(host.rollback_error),
+        "serves_on": host.still_serving,
+        "took_up": host.recovered_run,
+        "deliveries": [delivery.document() for delivery in host.deliveries],
         "steps": [_step(step) for step in host.steps],
     }
 
@@ -100,6 +101,7 @@ def _planned(host: HostPlan) -> dict[str, Any]:
         "release": host.release,
         "current": host.current,
         "for_release": host.for_release,
+        "deliveries": [delivery.document() for delivery in host.deliveries],
         "blocked": host.impossible.step.name if host.impossible else None,
         "unknown": [p.step.name for p in host.unknown],
         "steps": [

@@ -51,10 +51,10 @@ def releases(host: Mapping[str, Any]) -> str:
 
 def failures(host: Mapping[str, Any]) -> list[Child]:
     """What failed, what failed in the rollback (then nothing serves), and what has drifted."""
-    way_back = _failure(host.get("way_back_error"), "Rollback failed: ")
+    rollback = _failure(host.get("way_back_error"), "Rollback failed: ")
     drift = {text: None for step in host["steps"] if (text := drifted(step))}
     told = [element("p", element("strong", text), class_="verdict unsure") for text in drift]
-    return [way_back, _failure(host.get("error")), *told]
+    return [rollback, _failure(host.get("error")), *told]
 
 
 def _failure(error: Mapping[str, str] | None, title: str = "") -> Node | None:

@@ -8,6 +8,7 @@ from typing import Any
 from deployctl.report import unreached
 from deployctl.report.outcomes import drifted, gap, meaning, now_serving, remarks
 from deployctl.steps import registry
+from deployctl.steps.delivery import planned_words
 from deployctl.steps.interface import change_sentence
 
 
@@ -30,6 +31,9 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"  not done: {host['held_back']}"
         if host.get("declined"):
             yield f"  {host['declined']}"
+        for delivery in host.get("deliveries") or ():
+            if delivery["role"] == "producer":
+                yield f"  {planned_words(delivery)}"
         if host["took_up"]:
             yield f"  recovered interrupted run {host['took_up']}"
         if gap(host):
@@ -100,6 +104,8 @@ def _planned(host: Mapping[str, Any]) -> Iterator[str]:
         for change in step["changes"]:
             yield f"    {change_sentence(change)}"
         yield from (f"    {remark}" for remark in remarks(step))
+    for delivery in host.get("deliveries") or ():
+        yield f"  {planned_words(delivery)}"
 
 
 def _plan_end(document: Mapping[str, Any]) -> str:

@@ -57,7 +57,7 @@ class AcceptanceStep(Step):
     figures = ("mean_acceptance_length", "acceptance_rate", "drafts", "interval", "verdict")
     compared = ("mean_acceptance_length", "acceptance_rate", "verdict")
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         return gate_questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:

@@ -43,7 +43,7 @@ class BenchStep(Step):
     options = BenchOptions
     needs_release = False
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         return gate_questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.builds import BuildUser, Distribution, Imports, Installed
+from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.hosts.operations import files
-from deployctl.steps.builds import building, environments
+from deployctl.hosts.operations import environment, files, jobs
+from deployctl.hosts.session import Call
+from deployctl.steps import facts
+from deployctl.steps.builds import building, environments, shared
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
+from deployctl.steps.delivery import delivery_words
+from deployctl.steps.facts import BUILD_USER, SOURCE
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     ENVIRONMENT,
@@ -26,6 +32,7 @@ from deployctl.vllm.builds import completeness, sources
 
 __all__ = ["SHIM", "BuildStep", "environment_key", "job_id", "sealed"]
 
+PACKAGES = "packages"
 COMMITS = ("requested", "installed", "imported")
 
 
@@ -38,20 +45,23 @@ class BuildStep(Step):
     produces = frozenset({ENVIRONMENT})
     compared = ("seconds",)
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        asked = [
-            Question("releases", "releases.state", {"profile": wanted.profile.name}),
-            Question("tools", "environment.tools"),
-        ]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        asked: list[Question[Any]] = [facts.release_state(wanted), facts.tools()]
         source = wanted.profile.build.source
         if source.release is None:
-            wanted_source = source.model_dump(include={"url", "ref", "pr", "wheel", "path"})
+            call = Call(
+                environment.resolve_source,
+                url=source.url,
+                ref=source.ref,
+                pr=source.pr,
+                wheel=source.wheel,
+                path=source.path,
+            )
             moving = WHOLE_ANSWER if environments.moves(source) else ""
-            op = "environment.resolve_source"
-            asked.append(Question("source", op, wanted_source, moving=moving))
+            asked.append(Question(SOURCE, call, moving=moving))
         if environments.asks_for_user(wanted.profile.build):
-            user = {"user": wanted.profile.build.user}
-            asked.append(Question("build_user", "environment.build_user", user))
+            whom = Call(environment.build_user, user=wanted.profile.build.user)
+            asked.append(Question(BUILD_USER, whom))
         return asked
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -62,14 +72,17 @@ class BuildStep(Step):
         seal = sealed(answers, key)
         if seal is not None:
             return Plan("unchanged", evidence=seal["evidence"][self.name])
-        name = environments.describe(build.source, answers.get("source"))
+        name = environments.describe(build.source, answers.get(SOURCE))
+        delivery = wanted.deliveries.get(ENVIRONMENT)
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
+        if delivery is not None:
+            why = f"{why}; {delivery.words}"
         if environments.asks_for_user(build):
-            refused = answers.unknown("build_user")
+            refused = answers.unknown(BUILD_USER)
             if refused is not None and refused.kind == "not-confined":
                 return Plan("blocked", reason=f"{refused.reason}; choose another build.user")
-            why += f"; {_as_whom(answers['build_user'])}"
+            why += f"; {_as_whom(answers[BUILD_USER])}"
         return Plan("change", (Change("environment", None, key, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -77,17 +90,22 @@ class BuildStep(Step):
             key = context.release.environment_key
             context.log(f"environment {key} is built and not sealed yet: it is verified again")
             return
-        building.Build(self, context, building.ensure_uv(self, context)).run()
+        build = building.Build(self, context, building.ensure_uv(self, context))
+        delivery = context.wanted.deliveries.get(ENVIRONMENT)
+        if delivery is not None and delivery.receives:
+            build.finish(shared.install(self, context, build.wish, build.uv))
+        else:
+            build.run()
 
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key
         session = context.session
-        state = session.call("jobs.state", id=job_id(key))
-        facts = environments.complete(context)
-        found = completeness.provider(facts["providers"], SHIM)
+        state = session.call(jobs.state, id=job_id(key))
+        holds = environments.complete(context)
+        found = completeness.provider(holds["providers"], SHIM)
         evidence = self._evidence(context, state, found)
         if found is None:
-            problems = completeness.record_problems(facts, SHIM)
+            problems = completeness.record_problems(holds, SHIM)
             raise self.fail(
                 context,
                 "the vLLM installation is incomplete",
@@ -95,10 +113,11 @@ class BuildStep(Step):
                 f"read {state['log']} and retry",
                 evidence,
             )
+        self._same_packages(context, holds, state, evidence)
         imported = self._import(context, found, evidence)
         evidence["version_imported"] = imported["version"]
         if environments.is_git(context.wanted.profile.build.source):
-            self._commits(context, found, facts["site_packages"], imported, evidence)
+            self._commits(context, found, holds["site_packages"], imported, evidence)
         self._compare(context, evidence)
         return evidence
 
@@ -113,7 +132,8 @@ class BuildStep(Step):
         evidence = ended["evidence"]
         commit = evidence.get("commit_installed")
         what = commit[:12] if commit else evidence.get("version_installed") or "unknown version"
-        return f"{what} by {evidence.get('strategy', 'unknown strategy')}"
+        how = evidence.get("strategy") or "unknown strategy"
+        return f"{what} by {how}{delivery_words(evidence)}"
 
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         stop = f"deployctl build --stop {job_id(release.environment_key)}"
@@ -122,16 +142,15 @@ class BuildStep(Step):
             f"(to stop it: {stop} --profile {wanted.profile.name})"
         )
 
-    def _evidence(
-        self, context: Context, state: Mapping[str, Any], found: Mapping[str, Any] | None
-    ) -> Evidence:
+    def _evidence(self, context: Context, state: JobState, found: Distribution | None) -> Evidence:
         label = state.get("label", {})
-        resolved = context.answers.get("source") or {}
-        whom = context.answers.get("build_user") or {}
+        producer = label.get("producer") or {}
+        resolved = context.answers.get(SOURCE)
+        whom = context.answers.get(BUILD_USER)
         return {
             "key": context.release.environment_key,
-            "user": whom.get("user"),
-            "user_reason": whom.get("why"),
+            "user": whom and whom["user"],
+            "user_reason": whom and whom["why"],
             "cache": label.get("cache"),
             "strategy": label.get("strategy"),
             "reason": label.get("reason"),
@@ -139,18 +158,44 @@ class BuildStep(Step):
             "job": state["id"],
             "log": state["log"],
             "seconds": state.get("seconds"),
-            "commit_requested": resolved.get("commit"),
+            "commit_requested": resolved and resolved["commit"],
             "commit_installed": None,
             "commit_imported": None,
             "merge_base": label.get("merge_base"),
+            "delivery": self._delivery(context, label),
+            "producer": {k: v for k, v in producer.items() if k != PACKAGES} or None,
             "version_requested": context.wanted.profile.build.source.release,
             "version_installed": found and found["version"],
             "version_imported": None,
         }
 
-    def _import(
-        self, context: Context, found: Mapping[str, Any], evidence: Evidence
-    ) -> dict[str, Any]:
+    def _same_packages(
+        self,
+        context: Context,
+        facts: Installed,
+        state: JobState,
+        evidence: Evidence,
+    ) -> None:
+        """What came from another host is what that one has proven, package by package."""
+        producer = (state.get("label") or {}).get("producer") or {}
+        here = {one["name"]: one["version"] for one in facts["distributions"]}
+        differing = shared.differences(producer, here)
+        if differing:
+            raise self.fail(
+                context,
+                "other packages are installed than the producer has",
+                "\n".join(differing),
+                "run again; to build on this host instead, set share.way: none",
+                evidence,
+            )
+
+    def _delivery(self, context: Context, label: Mapping[str, Any]) -> Evidence | None:
+        delivery = context.wanted.deliveries.get(ENVIRONMENT)
+        if label.get("delivery"):
+            return dict(label["delivery"])
+        return delivery.document() if delivery is not None and not delivery.receives else None
+
+    def _import(self, context: Context, found: Distribution, evidence: Evidence) -> Imports:
         try:
             return environments.imports(context, [])
         except RemoteError as error:
@@ -165,23 +210,26 @@ class BuildStep(Step):
     def _commits(
         self,
         context: Context,
-        found: Mapping[str, Any],
+        found: Distribution,
         site: str,
-        imported: Mapping[str, Any],
+        imported: Imports,
         evidence: Evidence,
     ) -> None:
         """Which commit is installed, by the records, and which is imported, by its files."""
         session = context.session
         evidence["commit_installed"], evidence["wheel"] = self._installed(context, found, site)
-        resolved = context.answers["source"]
+        resolved = context.answers[SOURCE]
         if resolved["dirty"]:
             evidence["dirty"] = True
+            return
+        if evidence["strategy"] == shared.SHARED:
+            self._shared_commit(context, imported, evidence)
             return
         wanted = str(evidence["commit_requested"])
         source = environments.origin(context.wanted.profile.build.source, resolved, False)
         compared = session.call(
-            "environment.same_tree",
-            repository=resolved.get("place") or source.repository,
+            environment.same_tree,
+            repository=resolved["place"] or source.repository,
             commit=wanted,
             site_packages=site,
         )
@@ -198,8 +246,24 @@ class BuildStep(Step):
         else:
             evidence["commit_imported"] = imported["commit"]
 
+    def _shared_commit(
+        self, context: Context, imported: Mapping[str, Any], evidence: Evidence
+    ) -> None:
+        """The producer has compared its files with the commit's; here they are compared with the
+        records of its wheels, hash by hash, for which no repository is needed."""
+        wanted = str(evidence["commit_requested"])
+        facts = environments.complete(context, deep=True)
+        evidence["files_compared"] = facts["entries"]
+        evidence["files_different"] = list(facts["problems"])
+        told = sources.commit_agrees(wanted, imported["commit"])
+        proven = (evidence["producer"] or {}).get("commit_imported") == wanted
+        if proven and told is not False and not facts["problem_count"]:
+            evidence["commit_installed"] = evidence["commit_imported"] = wanted
+        else:
+            evidence["commit_imported"] = imported["commit"]
+
     def _installed(
-        self, context: Context, found: Mapping[str, Any], site: str
+        self, context: Context, found: Distribution, site: str
     ) -> tuple[str | None, str | None]:
         """The commit that the records name, and the key of the kept wheel it came from."""
         session = context.session
@@ -212,8 +276,8 @@ class BuildStep(Step):
         if direct.get("vcs_info"):
             return str(direct["vcs_info"]["commit_id"]), None
         path = str(direct.get("url", "")).removeprefix("file://")
-        kept = session.call("environment.wheels")
-        from_it = [(str(w["commit"]), str(w["key"])) for w in kept if w["path"] == path]
+        kept = session.call(environment.wheels)
+        from_it = [(w.get("commit"), w["key"]) for w in kept if w["path"] == path]
         return from_it[0] if from_it else (None, None)
 
     def _compare(self, context: Context, evidence: Evidence) -> None:
@@ -241,7 +305,7 @@ class BuildStep(Step):
             )
 
 
-def _as_whom(answer: Mapping[str, Any]) -> str:
+def _as_whom(answer: BuildUser) -> str:
     if answer["user"] is not None:
         return f"built as {answer['user']}"
     return f"built as {answer['agent']}: {answer['why']}"

@@ -7,17 +7,21 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from deployctl.agent.wire.gpus import StuckThread
 from deployctl.errors import NotReady, RemoteError, StepError
-from deployctl.hosts.operations import network, units
+from deployctl.hosts.operations import gpu, network, units
 from deployctl.hosts.session import Call, Session
+from deployctl.steps import facts
+from deployctl.steps.facts import RELEASES, SOURCE, UNIT
 from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus
 from deployctl.steps.gpus.clean_options import CLEAN, CleanOptions, resets, stops_unit
-from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, questions, scene, tell
+from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, in_words, questions, snapshot, tell
 from deployctl.steps.interface import (
     Answers,
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
@@ -31,7 +35,7 @@ ROUNDS = 3
 """How often what comes back is stopped again."""
 RETURNS_WITHIN = 2.0
 """Seconds in which a living parent, or a service, restarts what was stopped."""
-KEPT = ("releases", "source", profile_gpus.INSIDE)
+KEPT: tuple[Key[Any], ...] = (RELEASES, SOURCE, profile_gpus.INSIDE)
 """Answers that cleaning does not change."""
 STUCK_AFTER = 5.0
 """Seconds after SIGKILL from which a process counts as stuck in the kernel."""
@@ -50,9 +54,8 @@ class CleanStep(Step):
     interruptible = False
     idle = "nothing had to be cleaned"
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        port = Question("port", "network.listener", {"port": wanted.profile.serve.port})
-        asked = [port, *questions(wanted)]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        asked = [facts.port(wanted), *questions(wanted)]
         if resets(wanted):
             asked.append(gpu_reset.question())
         return asked
@@ -61,7 +64,7 @@ class CleanStep(Step):
         if keeps(wanted, answers):
             evidence = {"gpu": profile_gpus.words(answers)}
             return Plan("unchanged", reason="the unit runs the wanted release", evidence=evidence)
-        now = scene(wanted, answers)
+        now = snapshot(wanted, answers)
         evidence = clearing.before(wanted, answers, now)
         reason = next(clearing.obstacles(wanted, answers, now), None)
         if reason is not None:
@@ -71,9 +74,9 @@ class CleanStep(Step):
 
     def apply(self, context: Context, plan: Plan) -> None:
         evidence = context.evidence[self.name] = {**plan.evidence, "stopped": []}
-        if clearing.alive(context.answers["unit"]):
+        if clearing.alive(context.answers[UNIT]):
             self._stop_unit(context, evidence)
-        now = scene(context.wanted, look(context))
+        now = snapshot(context.wanted, look(context))
         starters: list[str] = []
         for _ in range(ROUNDS):
             if not now.selection.stop:
@@ -88,7 +91,7 @@ class CleanStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         answers = look(context)
-        now = scene(context.wanted, answers)
+        now = snapshot(context.wanted, answers)
         evidence = context.evidence.setdefault(
             self.name, clearing.before(context.wanted, answers, now)
         )
@@ -106,14 +109,14 @@ class CleanStep(Step):
             fate = "killed" if pid in done["killed"] else "ended"
             evidence["stopped"].append({"pid": pid, "fate": fate, "why": "the unit"})
         if done["left"]:
-            rows = context.session.call("gpu.stuck", pids=[p["pid"] for p in done["left"]])
-            raise self._survives(context, rows, evidence)
+            rows = context.session.call(gpu.stuck, pids=[p["pid"] for p in done["left"]])
+            raise self._survives(context, {r["pid"]: r["stuck"] for r in rows}, evidence)
 
-    def _stop(self, context: Context, now: Scene, evidence: Evidence) -> None:
+    def _stop(self, context: Context, now: GpuSnapshot, evidence: Evidence) -> None:
         chosen = {v.process.pid: v for v in now.selection.stop}
         context.progress("stop", ", ".join(f"{pid} {v.process.comm}" for pid, v in chosen.items()))
         rows = context.node.call(
-            "gpu.stop",
+            gpu.stop,
             targets=[
                 {"pid": pid, "start": v.process.start, "device": clearing.device_only(v)}
                 for pid, v in chosen.items()
@@ -121,12 +124,11 @@ class CleanStep(Step):
             grace=context.wanted.profile.clean.grace,
             patience=STUCK_AFTER,
         )
-        told = [{**row, "command": chosen[row["pid"]].process.name} for row in rows]
-        evidence["stopped"].extend(told)
-        stuck = [row for row in told if row["fate"] == "left"]
+        evidence["stopped"] += [{**r, "command": chosen[r["pid"]].process.name} for r in rows]
+        stuck = {row["pid"]: row.get("stuck", []) for row in rows if row["fate"] == "left"}
         if stuck:
             raise self._survives(context, stuck, evidence)
-        refused = [str(row["pid"]) for row in told if row["fate"] == "refused"]
+        refused = [str(row["pid"]) for row in rows if row["fate"] == "refused"]
         if refused:
             raise self.fail(
                 context,
@@ -136,9 +138,11 @@ class CleanStep(Step):
                 evidence,
             )
 
-    def _survives(self, context: Context, rows: Sequence[Any], evidence: Evidence) -> StepError:
-        pids = ", ".join(str(row["pid"]) for row in rows)
-        where = "; ".join(clearing.where_stuck(row) for row in rows)
+    def _survives(
+        self, context: Context, stuck: Mapping[int, list[StuckThread]], evidence: Evidence
+    ) -> StepError:
+        pids = ", ".join(map(str, stuck))
+        where = "; ".join(clearing.where_stuck(pid, threads) for pid, threads in stuck.items())
         return self.fail(
             context,
             f"PID {pids} survives SIGKILL: reboot needed",
@@ -147,16 +151,16 @@ class CleanStep(Step):
             evidence,
         )
 
-    def _look_for_return(self, context: Context, expected: bool) -> Scene:
+    def _look_for_return(self, context: Context, expected: bool) -> GpuSnapshot:
         """Who is there now; what may be restarted is waited for a while."""
         deadline = time.monotonic() + (RETURNS_WITHIN if expected else 0.0)
         while True:
-            now = scene(context.wanted, look(context))
+            now = snapshot(context.wanted, look(context))
             if now.selection.stop or time.monotonic() > deadline:
                 return now
 
     def _returns(
-        self, context: Context, now: Scene, starters: Sequence[str], evidence: Evidence
+        self, context: Context, now: GpuSnapshot, starters: Sequence[str], evidence: Evidence
     ) -> StepError:
         names = "; ".join(in_words(verdict) for verdict in now.selection.stop)
         return self.fail(
@@ -169,15 +173,15 @@ class CleanStep(Step):
 
     def _reset(self, context: Context, evidence: Evidence) -> None:
         answers = look(context, gpu_reset.question())
-        now = scene(context.wanted, answers)
+        now = snapshot(context.wanted, answers)
         reason = gpu_reset.refusal(context.wanted, answers, now)
         if reason is not None:
             raise self.fail(context, "GPU reset refused", reason, evidence=evidence)
         indices = [gpu["index"] for gpu in now.gpus]
         context.progress("reset", f"GPU {', '.join(map(str, indices))}")
-        evidence["reset"] = context.node.call("gpu.reset", indices=indices)
+        evidence["reset"] = context.node.call(gpu.reset, indices=indices)
 
-    def _prove_gone(self, context: Context, now: Scene, evidence: Evidence) -> None:
+    def _prove_gone(self, context: Context, now: GpuSnapshot, evidence: Evidence) -> None:
         left = [*now.selection.stop, *now.selection.frozen]
         if left:
             raise self.fail(
@@ -188,7 +192,7 @@ class CleanStep(Step):
                 evidence,
             )
 
-    def _prove_memory(self, context: Context, now: Scene, evidence: Evidence) -> None:
+    def _prove_memory(self, context: Context, now: GpuSnapshot, evidence: Evidence) -> None:
         index = {gpu["uuid"]: str(gpu["index"]) for gpu in clearing.measured(now)}
         evidence["left_out"] = clearing.left_out(now)
         if not index:
@@ -200,14 +204,14 @@ class CleanStep(Step):
             mib = ", ".join(f"GPU {index[u]}: {m} MiB" for u, m in event["memory"].items())
             context.progress("memory", mib)
 
-        settled = context.node.call(
-            "gpu.settle",
-            show,
+        settle = Call(
+            gpu.settle,
             uuids=list(index),
             below=clean.free_below_mib,
             limit=clean.settle,
             still=STILL if held else clean.settle,
         )
+        settled = context.node.follow(settle, show)
         after = {index[uuid]: amount for uuid, amount in settled["memory"].items()}
         evidence.update(memory_after=after, settled=settled["course"], seconds=settled["seconds"])
         evidence["held"] = {
@@ -263,16 +267,18 @@ def _mib(amount: int | None) -> str:
 
 def keeps(wanted: Deployment, answers: Answers) -> bool:
     """Whether the unit already runs what is wanted: then nothing is to be cleaned away."""
-    serving = answers["unit"]["state"] in ("starting", "running")
+    serving = answers[UNIT]["state"] in ("starting", "running")
     if not serving or stops_unit(wanted):
         return False
-    return bool(answers["unit"]["release"] == release_paths(wanted, answers).release)
+    return bool(answers[UNIT]["release"] == release_paths(wanted, answers).release)
 
 
-def look(context: Context, *more: Question) -> Answers:
+def look(context: Context, *more: Question[Any]) -> Answers:
     """Fresh answers about who is there, from the host and its node at the same time; what cleaning
     does not change is taken from the answers of the plan."""
-    known = {key: value for key in KEPT if (value := context.answers.get(key)) is not None}
+    known: dict[str, Any] = {
+        key: value for key in KEPT if (value := context.answers.get(key)) is not None
+    }
     asked = {question.key: question for question in (*questions(context.wanted), *more)}
     fresh = [question for key, question in asked.items() if key not in known]
     here = [q for q in fresh if q.where == "host" or context.node is context.session]
@@ -282,10 +288,10 @@ def look(context: Context, *more: Question) -> Answers:
         return Answers({**known, **_ask(context.session, here), **node.result()})
 
 
-def _ask(session: Session, asked: Sequence[Question]) -> dict[str, Any]:
+def _ask(session: Session, asked: Sequence[Question[Any]]) -> dict[str, Any]:
     if not asked:
         return {}
-    answers = session.ask([Call(question.op, question.args) for question in asked])
+    answers = session.ask([question.call for question in asked])
     return {
         question.key: Unknown(answer.kind, answer.message)
         if isinstance(answer, RemoteError)

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.errors import NotReady
-from deployctl.hosts.operations import files, network
+from deployctl.hosts.operations import files, network, releases, units
+from deployctl.hosts.session import Call
+from deployctl.steps import facts
+from deployctl.steps.facts import UNIT
 from deployctl.steps.interface import (
     STOPPED,
     Answers,
@@ -14,6 +17,7 @@ from deployctl.steps.interface import (
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
@@ -23,7 +27,7 @@ from deployctl.steps.servers.plain_server import left_over
 from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_named, together
 
 SERVING = ("starting", "running")
-PROFILES = "down.profiles"
+PROFILES = Key[list[str]]("down.profiles")
 
 
 class DownStep(Step):
@@ -38,19 +42,19 @@ class DownStep(Step):
     idle = "nothing of the profile runs"
     done = "the server was stopped, nothing serves"
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        unit = Question("unit", "units.state", {"name": wanted.profile.name})
-        return [unit, Question(PROFILES, "releases.profiles"), *left_slots.questions(wanted)]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        unit = facts.unit(wanted)
+        return [unit, Question(PROFILES, Call(releases.profiles)), *left_slots.questions(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        unit = answers["unit"]
+        unit = answers[UNIT]
         slots = left_slots.left(wanted, answers)
-        changes = [Change(name, f"pid {one.get('pid')}", "stopped") for name, one in slots.items()]
+        changes = [Change(name, f"pid {one['pid']}", "stopped") for name, one in slots.items()]
         changes += [
             Change(name, "left by a run that died", "removed") for name in _plain(wanted, answers)
         ]
-        if unit["state"] in SERVING or unit.get("members"):
-            changes.insert(0, Change("server", f"pid {unit.get('pid')}", "stopped"))
+        if unit["state"] in SERVING or unit["members"]:
+            changes.insert(0, Change("server", f"pid {unit['pid']}", "stopped"))
         if not changes:
             evidence = {"state": unit["state"], "members": []}
             return Plan("unchanged", reason="nothing runs", evidence=evidence)
@@ -66,12 +70,12 @@ class DownStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
-        units = [context.session.call("units.state", name=name) for name in _names(context)]
-        unit, members = units[0], [one for found in units for one in found.get("members", [])]
+        ended = [context.session.call(units.state, name=name) for name in _names(context)]
+        unit, members = ended[0], [one for found in ended for one in found["members"]]
         port = context.session.call(network.listener, port=profile.serve.port)
         before = context.evidence.get(self.name, {})
         evidence = {**before, "state": unit["state"], "members": members, "port": port}
-        if members or any(found["state"] in SERVING for found in units):
+        if members or any(found["state"] in SERVING for found in ended):
             pids = ", ".join(str(member["pid"]) for member in members)
             raise self.fail(
                 context,
@@ -94,4 +98,5 @@ def _names(context: Context) -> list[str]:
 
 
 def _plain(wanted: Deployment, answers: Answers) -> list[str]:
-    return left_over(wanted.profile.name, answers.get(PROFILES) or ())
+    names = answers.get(PROFILES)
+    return left_over(wanted.profile.name, names or ())

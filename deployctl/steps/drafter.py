@@ -8,8 +8,9 @@ from typing import Any
 
 from deployctl.errors import StagingFailed
 from deployctl.hosts.operations import files
+from deployctl.steps import facts
 from deployctl.steps.builds.built import knowledge, sealed_knowledge, sha256
-from deployctl.steps.fetch import VIEWS
+from deployctl.steps.facts import DRAFTER, MODEL, RELEASES, VIEWS
 from deployctl.steps.interface import (
     DRAFTER_CONFIG,
     Answers,
@@ -44,7 +45,7 @@ LAYER_OFFSET = "dflash-layer-offset"
 def wanted_config(wanted: Deployment, answers: Answers) -> Desired:
     """Upstream's config with the profile's overrides; raises `DrafterConfigError`."""
     assert wanted.profile.drafter is not None
-    upstream = sources.config_text(wanted, answers, "drafter")
+    upstream = sources.config_text(wanted, answers, DRAFTER)
     return desired(upstream, wanted.profile.drafter.config)
 
 
@@ -59,14 +60,14 @@ def checks_of(
     drafter = wanted.profile.drafter
     assert drafter is not None
     around = Circumstances(
-        target=sources.config(wanted, answers, "model"),
+        target=sources.config(wanted, answers, MODEL),
         method=drafter.method,
         draft_tokens=drafter.num_speculative_tokens,
-        upstream=sources.config(wanted, answers, "drafter"),
+        upstream=sources.config(wanted, answers, DRAFTER),
         architectures=known.architectures,
         layer_offset=has_offset,
-        tensors=answers["drafter"].get("tensors"),
-        mask_tokens=answers["model"].get("mask_tokens"),
+        tensors=answers[DRAFTER]["tensors"],
+        mask_tokens=answers[MODEL]["mask_tokens"],
     )
     return check(config.config, around, drafter.warn_only)
 
@@ -85,13 +86,13 @@ class DrafterStep(Step):
     failure = StagingFailed
     produces = frozenset({DRAFTER_CONFIG})
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         asked = [sources.question(wanted, role) for role in sources.ROLES]
-        views = Question(VIEWS, "models.views", {"profile": wanted.profile.name})
+        views = facts.drafter_views(wanted)
         return [*(q for q in asked if q is not None), views]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        if sources.source(wanted, "drafter") is None:
+        if sources.source(wanted, DRAFTER) is None:
             return Plan("unchanged", reason="no drafter model")
         try:
             config = wanted_config(wanted, answers)
@@ -171,7 +172,7 @@ def _reasons(checks: Sequence[Check]) -> str:
 
 def _proven(answers: Answers, release: str) -> Evidence | None:
     """The evidence with which this release was sealed: it knew what was built."""
-    manifest = answers["releases"]["releases"].get(release) or {}
+    manifest = answers[RELEASES]["releases"].get(release) or {}
     found: Evidence | None = (manifest.get("evidence") or {}).get(DrafterStep.name)
     return found
 

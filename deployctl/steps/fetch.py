@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
+from deployctl.agent.wire.answers import Disk
+from deployctl.agent.wire.stored import Model, View
 from deployctl.config.base import Settings
-from deployctl.errors import StagingFailed
+from deployctl.errors import HostError, StagingFailed
+from deployctl.hosts.operations import files, models
+from deployctl.hosts.session import Call
 from deployctl.hosts.upload import upload
+from deployctl.steps import facts
+from deployctl.steps.delivery import delivery_words
+from deployctl.steps.facts import DRAFTER, VIEWS
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
     MODELS,
@@ -16,6 +24,7 @@ from deployctl.steps.interface import (
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
@@ -23,8 +32,7 @@ from deployctl.steps.interface import (
 from deployctl.steps.models import checksums, hub, sources
 from deployctl.steps.release import release_paths
 
-VIEWS = "drafter.views"
-DISK = "fetch.disk"
+DISK = Key[Disk]("fetch.disk")
 DEEP = "deep"
 """Option: compare the files' checksums with those of their source, not their sizes alone."""
 
@@ -45,32 +53,35 @@ class FetchStep(Step):
     options = FetchOptions
     produces = frozenset({MODELS})
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         asked = [sources.question(wanted, role) for role in sources.ROLES]
         return [
             *(q for q in asked if q is not None),
-            Question(VIEWS, "models.views", {"profile": wanted.profile.name}),
-            Question(DISK, "files.disk", {"path": "@/models"}),
+            facts.drafter_views(wanted),
+            Question(DISK, Call(files.disk, path="@/models")),
         ]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         changes: list[Change] = []
         for role in _wanted_roles(wanted):
             found = sources.source(wanted, role)
-            wrong = list(_wrong(wanted, answers, role))
-            if not wrong or found is None:
+            lacking = list(wrong(wanted, answers, role))
+            if not lacking or found is None:
                 continue
-            refused = answers[role].get("error")
+            refused = answers[role]["error"]
             if refused:
                 reason = f"{role}: {refused['message']}"
                 unknown = refused["kind"] == "unreachable"
                 return Plan("unknown" if unknown else "blocked", reason=reason)
             if found.path is not None:
-                return Plan("blocked", reason=f"{role} {found.path}: {'; '.join(wrong)}")
-            changes.append(Change(role, None, found.repo or found.bundled, "; ".join(wrong)))
-        if sources.source(wanted, "drafter") is not None:
+                return Plan("blocked", reason=f"{role} {found.path}: {'; '.join(lacking)}")
+            why = "; ".join(lacking)
+            if role in wanted.deliveries:
+                why = f"{why}; {wanted.deliveries[role].words}"
+            changes.append(Change(role, None, found.repo or found.bundled, why))
+        if sources.source(wanted, DRAFTER) is not None:
             release = release_paths(wanted, answers).release
-            if not _view_whole(answers[VIEWS].get(release), answers["drafter"]):
+            if not _view_whole(answers[VIEWS].get(release), answers[DRAFTER]):
                 changes.append(Change("the release's view of the drafter", None, release))
         short = _disk_short(wanted, answers)
         if short:
@@ -85,34 +96,46 @@ class FetchStep(Step):
         wanted, answers = context.wanted, context.answers
         for role in _wanted_roles(wanted):
             found = sources.source(wanted, role)
-            if found is None or not list(_wrong(wanted, answers, role)):
+            if found is None or not list(wrong(wanted, answers, role)):
                 continue
             if found.bundled is not None:
                 _send(context, sources.shipped(found.bundled))
-            elif found.repo is not None:
+            elif found.repo is not None and not self._receives(context, role):
                 self._download(context, role, found.repo)
-        if sources.source(wanted, "drafter") is not None:
-            place = sources.place(wanted, answers, "drafter")
-            context.session.call("models.view", source=place, path=context.release.drafter)
+                if role in wanted.deliveries:
+                    context.courier.made(context, role)
+        if sources.source(wanted, DRAFTER) is not None:
+            place = sources.place(wanted, answers, DRAFTER)
+            context.session.call(models.view, source=place, path=context.release.drafter)
 
     def prove(self, context: Context) -> Evidence:
         wanted = context.wanted
         answers = sources.survey(context)
         for role in _wanted_roles(wanted):
-            wrong = list(_wrong(wanted, answers, role))
-            if wrong:
+            answers = sources.adopted(answers, role, context.answers.get(role))
+            lacking = list(wrong(wanted, answers, role))
+            if lacking:
                 place = sources.place(wanted, answers, role)
                 raise self.fail(
                     context,
                     f"the {role} in {place} is incomplete",
-                    "; ".join(wrong),
+                    "; ".join(lacking),
                     "retry: missing files are fetched",
                 )
         evidence = _evidence(wanted, answers)
         if wanted.option(self.name, DEEP, False):
             for role in _wanted_roles(wanted):
                 evidence[role]["checksums"] = self._compare(context, answers, role)
+        for role in _wanted_roles(wanted):
+            if role in wanted.deliveries:
+                told = context.evidence.get(role) or wanted.deliveries[role].document()
+                evidence[role]["delivery"] = told
         return evidence
+
+    def sentence(self, ended: Mapping[str, Any]) -> str:
+        roles = ((role, ended["evidence"].get(role) or {}) for role in sources.ROLES)
+        told = ((role, delivery_words(evidence)) for role, evidence in roles)
+        return "; ".join(f"{role}{words}" for role, words in told if words)
 
     def manifest(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
         return {"models": {role: evidence[role] for role in sources.ROLES if role in evidence}}
@@ -120,21 +143,48 @@ class FetchStep(Step):
     def goes_on(self, wanted: Deployment, release: ReleasePaths) -> str:
         return "a download continues on the host and a retry attaches to it"
 
-    def _compare(self, context: Context, answers: Answers, role: str) -> str:
-        wrong = checksums.damaged(context, answers, role)
-        if wrong is None:
+    def _compare(self, context: Context, answers: Answers, role: Key[Model]) -> str:
+        damaged = checksums.damaged(context, answers, role)
+        if damaged is None:
             context.log(f"{role}: no published checksums for a folder on the host")
             return "unknown"
-        if wrong:
+        if damaged:
             raise self.fail(
                 context,
                 f"the {role} in {sources.place(context.wanted, answers, role)} is damaged",
-                "\n".join(f"{name}: content differs from its source" for name in wrong),
+                "\n".join(f"{name}: content differs from its source" for name in damaged),
                 "retry: damaged files were removed and are fetched again",
             )
         return "as promised"
 
-    def _download(self, context: Context, role: str, repo: str) -> None:
+    def _receives(self, context: Context, role: Key[Model]) -> bool:
+        """Whether a model comes from another host; then it is here, as its source promises it."""
+        delivery = context.wanted.deliveries.get(role)
+        if delivery is None or not delivery.receives:
+            return False
+        answer = context.answers[role]
+        folder = f"@/models/{PurePosixPath(str(answer['place'])).name}"
+        try:
+            told = context.courier.receive(context, role, folder)
+        except HostError as error:
+            what = error.what.removeprefix(f"{error.host}: ")
+            raise self.fail(context, f"the {role}: {what}", error.why, error.next) from error
+        context.evidence[role] = {**delivery.document(), **told["delivery"]}
+        promised = hub.wanted_files(answer["remote"] or ())
+        digests = {file["name"]: file["sha256"] for file in promised if file["sha256"]}
+        context.progress("comparing checksums", folder)
+        found = context.session.call(models.checksums, path=folder, names=sorted(digests))
+        damaged = [name for name, digest in digests.items() if found[name] != digest]
+        if damaged:
+            raise self.fail(
+                context,
+                f"the {role} that came from {delivery.producer} is damaged",
+                "\n".join(f"{name}: other bytes than its source has" for name in damaged),
+                f"run: deployctl fetch --deep --host {delivery.producer}, then retry",
+            )
+        return True
+
+    def _download(self, context: Context, role: Key[Model], repo: str) -> None:
         answer = context.answers[role]
         final = hub.download(context, repo, answer)
         if final["state"] != "done":
@@ -147,11 +197,11 @@ class FetchStep(Step):
             )
 
 
-def _wanted_roles(wanted: Deployment) -> list[str]:
+def _wanted_roles(wanted: Deployment) -> list[Key[Model]]:
     return [role for role in sources.ROLES if sources.source(wanted, role) is not None]
 
 
-def _wrong(wanted: Deployment, answers: Answers, role: str) -> Iterator[str]:
+def wrong(wanted: Deployment, answers: Answers, role: Key[Model]) -> Iterator[str]:
     """What is not right with a model's folder; nothing where it is whole."""
     found, answer = sources.source(wanted, role), answers[role]
     if not answer["exists"]:
@@ -166,11 +216,11 @@ def _wrong(wanted: Deployment, answers: Answers, role: str) -> Iterator[str]:
             yield f"{name}: {answer['files'].get(name)} bytes, not {size}"
 
 
-def _promised(found: Any, answer: Mapping[str, Any]) -> dict[str, int]:
+def _promised(found: Any, answer: Model) -> dict[str, int]:
     """The sizes that the source promises, by file; empty where it promises none."""
     if found.bundled is not None:
         return {name: size for name, (size, _) in sources.shipped(found.bundled).files.items()}
-    remote = hub.wanted_files(answer.get("remote") or ())
+    remote = hub.wanted_files(answer["remote"] or ())
     return {file["name"]: file["size"] for file in remote if file["size"] is not None}
 
 
@@ -188,7 +238,7 @@ def _disk_short(wanted: Deployment, answers: Answers) -> str:
     return f"{needed >> 20} MiB are to be fetched, {disk['path']} has {free >> 20} MiB free"
 
 
-def _view_whole(view: Mapping[str, Any] | None, survey: Mapping[str, Any]) -> bool:
+def _view_whole(view: View | None, survey: Model) -> bool:
     if view is None or view["broken"] or view["config"] is None or view["config"]["link"]:
         return False
     return set(view["links"]) == set(survey["files"]) - {"config.json"}

@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from deployctl.config.base import Settings
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import StepError
-from deployctl.hosts.session import Session
+from deployctl.hosts.session import Call, Session
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.identity import ReleasePaths
 
 Phase = Literal["stage", "switch", "gate"]
@@ -50,6 +51,8 @@ class Deployment:
     check_gates: bool = False
     settled: Mapping[str, Any] = field(default_factory=dict)
     """What moving names stand for in this run, by the key of the question about each."""
+    deliveries: Mapping[str, Delivery] = field(default_factory=dict)
+    """What this host gets from others or makes for them, by artifact."""
     pinned: ReleasePaths | None = None
     """This release, whatever would follow from the profile: a rollback names it."""
 
@@ -58,17 +61,23 @@ class Deployment:
         return self.options.get(step, {}).get(name, default)
 
 
+Answer = TypeVar("Answer")
+
+
+class Key(str, Generic[Answer]):
+    """The name of an answer, and its type."""
+
+
 @dataclass(frozen=True)
-class Question:
+class Question(Generic[Answer]):
     """One thing a step must know: an operation of the agent, and the key of its answer.
 
     Two steps with the same key ask the same thing, once. `where` is `node` for the machine under
     a container (the host itself where there is none).
     """
 
-    key: str
-    op: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    key: Key[Answer]
+    call: Call[Answer]
     where: Literal["host", "node"] = "host"
     moving: str = ""
     """What it asks about is a name that moves, and its answer's `commit` what that stands for: one
@@ -97,20 +106,21 @@ class Answers:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: Key[Answer]) -> Answer:
         unknown = self.unknown(key)
         if unknown is not None:
             raise Unanswered(f"{key}: {unknown.reason}")
-        return self._values[key]
+        value: Answer = self._values[key]
+        return value
 
     def renewed(self, later: Answers) -> Answers:
         """These answers, with those that were asked for again in place of the older ones."""
         return Answers({**self._values, **later._values})
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The answer, or `default` where it is unknown or was not asked."""
-        value = self._values.get(key, default)
-        return default if isinstance(value, Unknown) else value
+    def get(self, key: Key[Answer]) -> Answer | None:
+        """The answer; None where it is unknown or was not asked."""
+        value = self._values.get(key)
+        return None if isinstance(value, Unknown) else value
 
     def unknown(self, key: str) -> Unknown | None:
         """Why this answer is unknown; None where it is known."""
@@ -159,6 +169,27 @@ class Progress(Protocol):
     def __call__(self, phase: str, detail: str = "", fraction: float | None = None) -> None: ...
 
 
+class Courier(Protocol):
+    """Brings artifacts between the hosts of a run."""
+
+    def made(self, context: Context, artifact: str) -> None:
+        """Say that an artifact is here and proven; the hosts that wait for it get it."""
+
+    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
+        """Wait for an artifact until it lies in a folder of this host: what was measured. Raises
+        `HostError` where it does not come."""
+
+
+class NoCourier:
+    """For a host that shares with none."""
+
+    def made(self, context: Context, artifact: str) -> None:
+        return
+
+    def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
+        raise AssertionError(f"nobody brings {artifact}")
+
+
 @dataclass
 class Context:
     """What a step works with while it applies and proves.
@@ -176,6 +207,8 @@ class Context:
     progress: Progress
     log: Callable[[str], None]
     evidence: dict[str, Evidence] = field(default_factory=dict)
+    courier: Courier = field(default_factory=NoCourier)
+    """Brings what is shared from and to the other hosts of the run."""
     base_url: Callable[[], str] = lambda: ""
     """An URL at which the served port can be reached from here (a tunnel where needed)."""
 
@@ -218,7 +251,7 @@ class Step(ABC):
         """Whether a release must pass it to become current."""
         return self.phase == "gate"
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         """What must be known to plan."""
         return ()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.jobs import JobState
 from deployctl.hosts.operations import jobs
-from deployctl.hosts.session import Session
+from deployctl.hosts.session import Call, Session
 from deployctl.steps.interface import Context
 
 LOG_LIMIT = 4 << 20
@@ -20,11 +21,16 @@ def run(
     stall: float,
     limit: float | None,
     label: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> JobState:
     """Start or attach, follow to the end, and return the job's final state."""
     session = context.session
     begun = session.call(
-        "jobs.start", id=id, steps=list(steps), stall=stall, limit=limit, label=dict(label)
+        jobs.start,
+        id=id,
+        steps=[dict(step) for step in steps],
+        stall=stall,
+        limit=limit,
+        label=dict(label),
     )
     if not begun["started"]:
         context.log(f"job {id} is running already, attached to it")
@@ -38,8 +44,7 @@ def run(
         elif "fraction" in event:
             context.progress(phase, event.get("detail", ""), event["fraction"])
 
-    final: dict[str, Any] = session.call("jobs.follow", show, id=id)
-    return final
+    return session.follow(Call(jobs.follow, id=id), show)
 
 
 def log(session: Session, id: str) -> str:

@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.answers import UnitState
 from deployctl.config.base import Settings
 from deployctl.errors import NotReady
 from deployctl.hosts.operations import files, units
+from deployctl.steps import facts
 from deployctl.steps.builds import built
 from deployctl.steps.drafter import DrafterStep
+from deployctl.steps.facts import DRAFTER, RELEASES, UNIT
 from deployctl.steps.interface import (
     RELEASE_PARTS,
     SERVER,
@@ -57,28 +60,25 @@ class LaunchStep(Step):
     interruptible = False
     idle = "the requested release serves"
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return [
-            Question("unit", "units.state", {"name": wanted.profile.name}),
-            Question("launch.shm", "files.disk", {"path": "/dev/shm"}),
-        ]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        return [facts.unit(wanted), facts.shared_memory()]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        unit = answers["unit"]
+        unit = answers[UNIT]
         release = release_paths(wanted, answers).release
         runs = unit["release"] if unit["state"] in RUNNING else None
         # Where a release is named, it is to serve; that it does is enough.
         always = wanted.pinned is None and wanted.option(self.name, ALWAYS, False)
-        anew = runs == release and always
+        restart = runs == release and always
         other = loaded_otherwise(wanted, answers) if runs == release else ""
-        if runs == release and unit["supervised"] and not anew and not other:
+        if runs == release and unit["supervised"] and not restart and not other:
             return Plan("unchanged", evidence=_evidence(unit))
         wrong = objections(wanted, answers)
         if wrong:
             return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
         if runs == release:
-            why = "asked for" if anew else other or "it is not supervised"
+            why = "asked for" if restart else other or "it is not supervised"
         return Plan("change", (Change("server", runs, release, why),))
 
     def apply(self, context: Context, plan: Plan) -> None:
@@ -87,7 +87,7 @@ class LaunchStep(Step):
         launch = self._launch(context)
         unit = session.call(units.state, name=wanted.profile.name)
         grace = wanted.profile.serve.stop_grace
-        drafts = sources.source(wanted, "drafter") is not None
+        drafts = sources.source(wanted, DRAFTER) is not None
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
             context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted.profile)["requests"]}
@@ -129,7 +129,7 @@ class LaunchStep(Step):
     def _launch(self, context: Context) -> dict[str, Any]:
         """The launch settings of this release. A sealed release keeps those it was proven with."""
         path = f"{context.release.directory}/launch.json"
-        releases = context.answers["releases"]["releases"]
+        releases = context.answers[RELEASES]["releases"]
         if releases.get(context.release.release):
             kept = context.session.call(files.read, path=path)
             if kept["text"] is not None:
@@ -137,7 +137,7 @@ class LaunchStep(Step):
                 self._refuse_drift(context, sealed)
                 return sealed
         launch = render(self, context)
-        if sources.source(context.wanted, "drafter") is not None:
+        if sources.source(context.wanted, DRAFTER) is not None:
             launch["drafter_config"] = self._proven_config(context)
         text = json.dumps(launch, indent=2) + "\n"
         context.session.call(files.write, path=path, text=text)
@@ -177,6 +177,6 @@ class LaunchStep(Step):
         return failure
 
 
-def _evidence(unit: Mapping[str, Any]) -> Evidence:
+def _evidence(unit: UnitState) -> Evidence:
     names = ("state", "pid", "start", "started", "release", "argv", "kind", "log")
     return {name: unit.get(name) for name in names}

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from deployctl.agent.wire.answers import Disk
+from deployctl.agent.wire.builds import Tools
+from deployctl.agent.wire.gpus import Cuda, Passthrough
 from deployctl.errors import StagingFailed
+from deployctl.hosts import operations
+from deployctl.hosts.operations import files
+from deployctl.hosts.session import Call
+from deployctl.steps import facts
 from deployctl.steps.build import environment_key, sealed
+from deployctl.steps.facts import GPUS, PORT, TOOLS, known_unit
 from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
 from deployctl.steps.interface import (
+    ENVIRONMENT,
     Answers,
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
     Unanswered,
+    Unknown,
 )
 from deployctl.steps.servers import left_slots
 from deployctl.steps.servers.process import strangers
@@ -30,7 +41,10 @@ DISK_NEEDED = {"cuda": 20 * GIB, "cpu": 5 * GIB, "empty": 2 * GIB}
 MEMORY_NEEDED = {"cuda": 8 * GIB, "cpu": 3 * GIB, "empty": GIB}
 """Bytes for the server's processes: measured 2.9 GiB for a tiny model on the CPU."""
 
-DISK, HOST, NODE, CUDA = (f"preflight.{name}" for name in ("disk", "host", "node", "cuda"))
+DISK = Key[Disk]("preflight.disk")
+HOST = Key[Passthrough]("preflight.host")
+NODE = Key[Passthrough]("preflight.node")
+CUDA = Key[Cuda]("preflight.cuda")
 
 
 class PreflightStep(Step):
@@ -40,20 +54,21 @@ class PreflightStep(Step):
     phase = "stage"
     failure = StagingFailed
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        asked = [
-            Question(DISK, "files.disk", {"path": "@"}),
-            Question("tools", "environment.tools"),
-            Question("port", "network.listener", {"port": wanted.profile.serve.port}),
-            Question("unit", "units.state", {"name": wanted.profile.name}),
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        asked: list[Question[Any]] = [
+            Question(DISK, Call(files.disk, path="@")),
+            facts.tools(),
+            facts.port(wanted),
+            facts.unit(wanted),
             *left_slots.questions(wanted),
             *profile_gpus.questions(wanted),
         ]
         if profile_gpus.uses_gpus(wanted):
-            indices = {"indices": wanted.profile.serve.gpus}
             asked += [
-                Question(HOST, "passthrough.look"),
-                Question(CUDA, "passthrough.cuda", indices),
+                Question(HOST, Call(operations.passthrough.look)),
+                Question(
+                    CUDA, Call(operations.passthrough.cuda, indices=wanted.profile.serve.gpus)
+                ),
             ]
             asked += _node_questions(wanted)
         return asked
@@ -74,19 +89,23 @@ class PreflightStep(Step):
         return self.plan(context.wanted, context.answers).evidence
 
 
-def _node_questions(wanted: Deployment) -> list[Question]:
+def _node_questions(wanted: Deployment) -> list[Question[Any]]:
     container = wanted.host.container
     if wanted.host.node is None:
         return []
-    named = {} if container is None else {"container": container.id}
+    look = operations.passthrough.look
+    call = Call(look) if container is None else Call(look, container=container.id)
     if container is not None and container.lxc_path:
-        named["lxc_path"] = container.lxc_path
-    return [Question(NODE, "passthrough.look", named, where="node")]
+        call = Call(look, container=container.id, lxc_path=container.lxc_path)
+    return [Question(NODE, call, where="node")]
 
 
 def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """Every finding, in the order in which people read them. Pure."""
-    yield amount("disk", answers, DISK, "free", _disk_needed(wanted, answers))
+    disk = answers.get(DISK)
+    yield amount(
+        "disk", disk and disk["free"], answers.unknown(DISK), _disk_needed(wanted, answers)
+    )
     yield memory(wanted, answers)
     yield port(wanted, answers)
     yield from slots(wanted, answers)
@@ -97,12 +116,10 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
         yield from _passthrough(wanted, answers)
 
 
-def amount(check: str, answers: Answers, key: str, field: str, needed: int) -> Finding:
+def amount(check: str, measured: int | None, unknown: Unknown | None, needed: int) -> Finding:
     """An amount in bytes; less than is usual is a warning, for small models need less."""
-    unknown = answers.unknown(key)
-    measured = None if unknown else answers[key].get(field)
     if measured is None:
-        why = unknown.reason if unknown else f"{field} was not reported"
+        why = unknown.reason if unknown else "it was not reported"
         return Finding(check, "unknown", None, needed, f"{check} is not known: {why}")
     if measured >= needed:
         return Finding(check, "ok", measured, needed)
@@ -122,11 +139,9 @@ def _disk_needed(wanted: Deployment, answers: Answers) -> int:
 
 def memory(wanted: Deployment, answers: Answers) -> Finding:
     """What the running unit holds will be free by the time its successor starts."""
-    found = amount(
-        "memory", answers, "tools", "memory_available", MEMORY_NEEDED[wanted.profile.build.target]
-    )
-    runs = (answers.get("unit") or {}).get("members")
-    if found.verdict == "failed" and runs:
+    tools, needed = answers.get(TOOLS), MEMORY_NEEDED[wanted.profile.build.target]
+    found = amount("memory", tools and tools["memory_available"], answers.unknown(TOOLS), needed)
+    if found.verdict == "failed" and known_unit(answers)["members"]:
         return Finding("memory", "warning", found.measured, found.needed, found.say)
     return found
 
@@ -134,14 +149,14 @@ def memory(wanted: Deployment, answers: Answers) -> Finding:
 def port(wanted: Deployment, answers: Answers) -> Finding:
     """The port is free, or held by the unit that this run replaces."""
     number = wanted.profile.serve.port
-    unknown = answers.unknown("port")
+    unknown = answers.unknown(PORT)
     if unknown:
         return Finding("port", "unknown", None, "free", f"port {number}: {unknown.reason}")
-    listener = answers["port"]
+    listener = answers[PORT]
     if not listener["listening"]:
-        return _free_port(number, listener.get("outgoing"))
+        return _free_port(number, listener["outgoing"])
     holders = listener["holders"]
-    if holders and not strangers(listener, answers.get("unit") or {}):
+    if holders and not strangers(listener, known_unit(answers)):
         return Finding("port", "ok", "held by this profile's unit", "free")
     who = ", ".join(f"PID {h['pid']} ({h['command'] or h['comm']})" for h in holders)
     who = who or f"no visible process: {listener.get('unknown') or 'no process of this machine'}"
@@ -164,35 +179,37 @@ def _free_port(number: int, outgoing: Sequence[int] | None) -> Finding:
 def slots(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """What still runs in slots of a profile that is not blue-green any more."""
     for name, unit in left_slots.left(wanted, answers).items():
-        say = f"{name} still runs, pid {unit.get('pid')}, from when this profile was blue-green"
+        say = f"{name} still runs, pid {unit['pid']}, from when this profile was blue-green"
         say = f"{say}; stop it: deployctl down --profile {wanted.profile.name}"
         yield Finding("slots", "failed", name, "stopped", say)
 
 
 def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """Git where the source needs it; uv is brought along by `build` where it is missing."""
-    unknown = answers.unknown("tools")
+    unknown = answers.unknown(TOOLS)
     source = wanted.profile.build.source
     if unknown:
         yield Finding("tools", "unknown", None, "uv, git", unknown.reason)
         return
-    found = answers["tools"]
-    yield Finding("uv", "ok", found.get("uv") or "missing, build brings it", "any")
-    yield Finding("python", "ok", found.get("pythons"), wanted.profile.build.python)
+    found = answers[TOOLS]
+    yield Finding("uv", "ok", found["uv"] or "missing, build brings it", "any")
+    yield Finding("python", "ok", found["pythons"], wanted.profile.build.python)
     yield from libraries(wanted, found)
     yield from compiler(wanted, found)
-    if source.ref is None and source.pr is None:
+    delivery = wanted.deliveries.get(ENVIRONMENT)
+    received = delivery is not None and delivery.receives
+    if (source.ref is None and source.pr is None) or received:
         return
-    if found.get("git"):
+    if found["git"]:
         yield Finding("git", "ok", found["git"], "any")
     else:
         say = "git is missing and the source is a repository; install git"
         yield Finding("git", "failed", None, "any", say, "host", ("apt-get install git",))
 
 
-def libraries(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]:
+def libraries(wanted: Deployment, found: Tools) -> Iterator[Finding]:
     """libnuma, which vLLM's CPU build loads: published wheels always, others as they were built."""
-    there = (found.get("libraries") or {}).get(NUMA)
+    there = found["libraries"].get(NUMA)
     if wanted.profile.build.target != "cpu" or "LD_LIBRARY_PATH" in wanted.profile.serve.env:
         return
     if there:
@@ -201,28 +218,28 @@ def libraries(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]
         verdict: Verdict = "failed" if wanted.profile.build.source.release else "warning"
         say = f"{NUMA} is missing, which vLLM's CPU build loads; {where(NUMA)}"
         yield Finding("libraries", verdict, None, NUMA, say)
-    elif "libraries" in found:
+    else:
         say = f"whether {NUMA} is there could not be tried; verify will"
         yield Finding("libraries", "warning", None, NUMA, say)
 
 
-def compiler(wanted: Deployment, found: Mapping[str, Any]) -> Iterator[Finding]:
+def compiler(wanted: Deployment, found: Tools) -> Iterator[Finding]:
     """A compiler for what is compiled as a server starts: by Triton on GPUs, by Inductor's C++
     back end (with OpenMP) on a CPU, unless it runs eagerly."""
     serve, target = wanted.profile.serve, wanted.profile.build.target
     if target == "empty" or (target == "cpu" and serve.args.get("enforce-eager")):
         return
-    names: tuple[str, ...]
     if target == "cpu":
-        by, variable, names, packages = "Inductor", "CXX", ("g++",), "g++ (gcc-c++ on Fedora)"
+        name, by, packages = "g++", "Inductor", "g++ (gcc-c++ on Fedora)"
+        program = serve.env.get("CXX") or found["g++"]
     else:
-        by, variable, names, packages = "Triton", "CC", ("cc", "gcc", "clang"), "gcc"
-    program = serve.env.get(variable) or next((found[n] for n in names if found.get(n)), None)
+        name, by, packages = "cc", "Triton", "gcc"
+        program = serve.env.get("CC") or found["cc"] or found["gcc"] or found["clang"]
     if program:
-        yield Finding("compiler", "ok", program, names[0])
-    elif any(name in found for name in names):
-        say = f"no {names[0]}, and {by} compiles when a server starts; install {packages}"
-        yield Finding("compiler", "warning", None, names[0], say)
+        yield Finding("compiler", "ok", program, name)
+    else:
+        say = f"no {name}, and {by} compiles when a server starts; install {packages}"
+        yield Finding("compiler", "warning", None, name, say)
 
 
 def gpus(wanted: Deployment, answers: Answers) -> Finding:
@@ -231,7 +248,7 @@ def gpus(wanted: Deployment, answers: Answers) -> Finding:
         return Finding("gpu", "ok", profile_gpus.words(answers), "none")
     needed = "all of the host's" if wanted.profile.serve.gpus is None else wanted.profile.serve.gpus
     try:
-        present = answers["gpus"]["present"]
+        present = answers[GPUS]["present"]
         found = [
             f"{gpu['index']}: {gpu['name']}" for gpu in profile_gpus.profile_gpus(wanted, answers)
         ]
@@ -256,14 +273,15 @@ def gpu_remarks(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
 def _minors(wanted: Deployment, answers: Answers) -> frozenset[int] | None:
     """Which /dev/nvidiaN are the profile's, where that is known."""
     try:
-        minors = {gpu["minor"] for gpu in profile_gpus.profile_gpus(wanted, answers)}
+        gpus = profile_gpus.profile_gpus(wanted, answers)
     except Unanswered:
         return None
-    return None if None in minors else frozenset(minors)
+    minors = frozenset(minor for gpu in gpus if (minor := gpu.get("minor")) is not None)
+    return minors if len(minors) == len(gpus) else None
 
 
 def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
-    keys = [HOST, CUDA, *([NODE] if wanted.host.node is not None else [])]
+    keys: list[Key[Any]] = [HOST, CUDA, *([NODE] if wanted.host.node is not None else [])]
     for key in keys:
         unknown = answers.unknown(key)
         if unknown:
@@ -282,7 +300,8 @@ def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield from passthrough.versions(node, host)
     yield from compatibility.findings(wanted, answers, host["module"] or node["module"])
     yield from passthrough.shm(host, wanted.profile.serve.tensor_parallel_size, behind)
-    conf_path = (node["conf"] or {}).get("path") or "the container's conf"
+    conf = node["conf"]
+    conf_path = conf["path"] if conf else "the container's conf"
     yield from passthrough.cuda(answers[CUDA], conf_path)
-    if answers.unknown("gpus") is None:
-        yield from passthrough.persistence(answers["gpus"])
+    if answers.unknown(GPUS) is None:
+        yield from passthrough.persistence(answers[GPUS])

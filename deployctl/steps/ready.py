@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.answers import HttpAnswer
 from deployctl.errors import NotReady
+from deployctl.hosts.operations import network
+from deployctl.hosts.session import Call
+from deployctl.steps import facts
+from deployctl.steps.facts import PORT, UNIT
 from deployctl.steps.interface import (
     SERVER,
     SERVICE,
@@ -14,16 +19,19 @@ from deployctl.steps.interface import (
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
 )
 from deployctl.steps.release import release_paths
 from deployctl.steps.servers import life
-from deployctl.steps.servers.process import strangers, was_proven
+from deployctl.steps.servers.process import identity, strangers, was_proven
 from deployctl.steps.servers.readiness import Readiness
 from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm import json_text
+
+HEALTH = Key[HttpAnswer]("health")
 
 
 class ReadyStep(Step):
@@ -37,18 +45,18 @@ class ReadyStep(Step):
     runs_release = True
     compared = ("seconds",)
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         serve = wanted.profile.serve
         url = f"http://{reachable(serve.host)}:{serve.port}/v1/models"
         return [
-            Question("unit", "units.state", {"name": wanted.profile.name}),
-            Question("port", "network.listener", {"port": serve.port}),
-            Question("health", "network.http", {"method": "GET", "url": url}),
+            facts.unit(wanted),
+            facts.port(wanted),
+            Question(HEALTH, Call(network.http, method="GET", url=url)),
             *life.questions(wanted.profile),
         ]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        unit, port, health = answers["unit"], answers["port"], answers["health"]
+        unit, port, health = answers[UNIT], answers[PORT], answers[HEALTH]
         release = release_paths(wanted, answers).release
         if unit["state"] != "running" or unit["release"] != release:
             return Plan("change", (Change("readiness", unit["state"], "ready"),))
@@ -68,7 +76,12 @@ class ReadyStep(Step):
         unknown = "" if generates else f"whether it generates is unknown: {why}"
         if unknown and not life.refuses(answers):
             return Plan("check", reason=unknown)
-        evidence = {name: unit[name] for name in ("pid", "start", "started", "release", "restarts")}
+        evidence = {
+            **identity(unit),
+            "started": unit["started"],
+            "release": release,
+            "restarts": unit["restarts"],
+        }
         return Plan("unchanged", reason=unknown, evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
@@ -84,9 +97,9 @@ class ReadyStep(Step):
         return f"pid {pid}" if pid else ""
 
 
-def served_names(answer: Mapping[str, Any]) -> list[str]:
+def served_names(answer: HttpAnswer) -> list[str]:
     """The names in an answer of /v1/models; empty where it is another answer."""
     try:
-        return [str(one["id"]) for one in json_text.parsed(answer.get("body") or "")["data"]]
+        return [str(one["id"]) for one in json_text.parsed(answer["body"])["data"]]
     except (ValueError, KeyError, TypeError):
         return []

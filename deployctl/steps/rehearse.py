@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl import __version__
+from deployctl.agent.wire.jobs import JobState
 from deployctl.config.base import Settings
 from deployctl.errors import StagingFailed
-from deployctl.hosts.operations import files
-from deployctl.steps import job
+from deployctl.hosts.operations import files, release_status
+from deployctl.hosts.session import Call
+from deployctl.steps import facts, job
 from deployctl.steps.builds import built
 from deployctl.steps.clean import look
+from deployctl.steps.facts import DRAFTER, GPUS, UNIT
 from deployctl.steps.gpus import gpu_snapshot, profile_gpus
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
@@ -20,6 +23,7 @@ from deployctl.steps.interface import (
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
@@ -34,7 +38,7 @@ from deployctl.vllm.serving import rehearsal
 from deployctl.vllm.serving.command import command, environment
 from deployctl.vllm.serving.knowledge import Knowledge
 
-REHEARSED = "rehearsed"
+REHEARSED = Key[dict[str, dict[str, Any]]]("rehearsed")
 ALWAYS = "always"
 STALL = 180.0
 LIMIT = 1800.0
@@ -60,16 +64,14 @@ class RehearseStep(Step):
     uses = RELEASE_PARTS
     runs_release = True
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        rehearsed = Question(
-            REHEARSED, "release_status.rehearsed", {"profile": wanted.profile.name}
-        )
-        shm = Question("launch.shm", "files.disk", {"path": "/dev/shm"})
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        rehearsed = Question(REHEARSED, Call(release_status.rehearsed, profile=wanted.profile.name))
+        shm = facts.shared_memory()
         return [rehearsed, shm, *gpu_snapshot.questions(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         release = release_paths(wanted, answers).release
-        unit = answers["unit"]
+        unit = answers[UNIT]
         told = (answers.get(REHEARSED) or {}).get(release)
         if unit["state"] in RUNNING and unit["release"] == release:
             return Plan("unchanged", reason="the server runs", evidence=told or {})
@@ -138,7 +140,7 @@ class RehearseStep(Step):
             parts.append("CUDA was not initialised")
         return ": ".join(("vLLM accepts the start", ", ".join(parts))).removesuffix(": ")
 
-    def _carry_out(self, context: Context, launch: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def _carry_out(self, context: Context, launch: Mapping[str, Any]) -> tuple[JobState, str]:
         release, root = context.release, context.session.root
         path = f"{release.directory}/launcher.py"
         context.session.call(files.write, path=path, text=rehearsal.launcher_source())
@@ -165,7 +167,7 @@ class RehearseStep(Step):
 
     def _keep(self, context: Context, evidence: Evidence) -> None:
         context.session.call(
-            "release_status.write",
+            release_status.write,
             profile=context.release.profile,
             release=context.release.release,
             kind="rehearsed",
@@ -191,9 +193,9 @@ def _remarks(answer: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def circumstances(wanted: Deployment, answers: Answers, knowledge: Knowledge) -> str:
     """A digest of all that a rehearsal's answer follows from beside the release's own identity."""
-    drafter = "drafter" if sources.source(wanted, "drafter") is not None else None
+    drafter = "drafter" if sources.source(wanted, DRAFTER) is not None else None
     settings = serve_settings(wanted, "vllm", "model", drafter, knowledge)
-    gpus = answers.get("gpus") or {}
+    gpus = answers.get(GPUS)
     asked = [role for role in sources.ROLES if sources.question(wanted, role) is not None]
     return digest(
         {
@@ -201,7 +203,7 @@ def circumstances(wanted: Deployment, answers: Answers, knowledge: Knowledge) ->
             "launcher": rehearsal.launcher_source(),
             "argv": command(settings),
             "env": environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
-            "gpus": [(gpu.get("name"), gpu.get("driver")) for gpu in gpus.get("gpus") or ()],
-            "files": [(answers.get(role) or {}).get("files") for role in asked],
+            "gpus": [(gpu["name"], gpu["driver"]) for gpu in (gpus["gpus"] if gpus else ())],
+            "files": [found and found["files"] for found in map(answers.get, asked)],
         }
     )

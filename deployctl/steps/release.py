@@ -13,7 +13,7 @@ from deployctl.steps.models.sources import ROLES, drafter_identity, model_identi
 NOT_SERVED = {"ready", "stop_grace"}
 
 
-def identity_questions(wanted: Deployment) -> list[Question]:
+def identity_questions(wanted: Deployment) -> list[Question[Any]]:
     """What must be known to tell which release is wanted."""
     models = [question(wanted, role) for role in ROLES]
     return [*BuildStep().questions(wanted), *(q for q in models if q is not None)]

@@ -49,7 +49,7 @@ class SmokeStep(Step):
     uses = (SERVER,)
     compared = ("verdict",)
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         return gate_questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:

@@ -8,13 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.builds import Distribution, Imports, Installed
 from deployctl.config.base import Settings
 from deployctl.errors import RemoteError, StagingFailed, StepError
+from deployctl.hosts.operations import environment, jobs, modules, releases
 from deployctl.steps.build import BuildStep
 from deployctl.steps.builds import built, damage, environments
 from deployctl.steps.builds.environments import SHIM, environment_key, job_id, sealed
+from deployctl.steps.facts import TOOLS
 from deployctl.steps.identity import digest
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.steps.interface import (
+    ENVIRONMENT,
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
 from deployctl.vllm.builds import completeness, libraries
 from deployctl.vllm.fixes.registry import by_name, probe_source
 from deployctl.vllm.fixes.requirements import unmet, uses_v2_runner
@@ -44,7 +56,7 @@ class VerifyStep(Step):
     failure = StagingFailed
     options = VerifyOptions
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         return BuildStep().questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
@@ -65,30 +77,30 @@ class VerifyStep(Step):
         deep = bool(context.wanted.option(self.name, DEEP, False))
         context.progress("checking records")
         try:
-            facts = environments.complete(context, deep)
+            holds = environments.complete(context, deep)
         except RemoteError as error:
             if error.kind != "no-environment":
                 raise
             raise self._missing(context, error) from error
-        problems = completeness.record_problems(facts, SHIM)
-        missing = completeness.missing_extensions(facts["extensions"], build.target)
+        problems = completeness.record_problems(holds, SHIM)
+        missing = completeness.missing_extensions(holds["extensions"], build.target)
         problems += [f"no {name}: not a complete build for {build.target}" for name in missing]
         evidence: Evidence = {
-            "distributions": len(facts["distributions"]),
-            "entries": facts["entries"],
+            "distributions": len(holds["distributions"]),
+            "entries": holds["entries"],
             "deep": deep,
-            "freeze": freeze_digest(facts["distributions"]),
-            "packages": {d["name"]: d["version"] for d in facts["distributions"]},
+            "freeze": freeze_digest(holds["distributions"]),
+            "packages": {d["name"]: d["version"] for d in holds["distributions"]},
             "problems": problems,
             "checks": [
                 {"name": "base", "verdict": "warning", "message": text, "say": text}
-                for text in completeness.inherited(facts, SHIM)
+                for text in completeness.inherited(holds, SHIM)
             ],
         }
         from_base = bool(problems) and all(text.endswith(" already") for text in problems)
         if not problems:
             context.progress("importing extensions")
-            imports = self._imports(context, facts)
+            imports = self._imports(context, holds)
             evidence["extensions"] = imports["extensions"]
             evidence["torch"] = imports["torch"]
             problems += completeness.import_problems(imports, build.target)
@@ -96,9 +108,9 @@ class VerifyStep(Step):
         if problems:
             self._damaged(context, problems)
         else:
-            tools = context.answers.get("tools") or {}
+            tools = context.answers.get(TOOLS)
             problems += completeness.torch_problems(
-                imports["torch"], build.target, tools.get("capabilities")
+                imports["torch"], build.target, tools and tools["capabilities"]
             )
             problems += self._builders(context)
         if problems:
@@ -109,7 +121,7 @@ class VerifyStep(Step):
                 damage.in_base(build.base) if from_base else damage.REBUILT,
                 evidence,
             )
-        self._fixes(context, facts["site_packages"], evidence)
+        self._fixes(context, holds["site_packages"], evidence)
         self._seal(context, evidence)
         return evidence
 
@@ -133,7 +145,7 @@ class VerifyStep(Step):
     def _fixes(self, context: Context, tree: str, evidence: Evidence) -> None:
         context.progress("probing fixes")
         report = context.session.call(
-            "modules.run",
+            modules.run,
             source=probe_source(),
             function="examine",
             args={"tree": tree},
@@ -160,8 +172,8 @@ class VerifyStep(Step):
             context.log(f"what this vLLM knows could not be read: {error.message}")
             return {}
 
-    def _imports(self, context: Context, facts: dict[str, Any]) -> dict[str, Any]:
-        names = [completeness.module_name(path) for path in facts["extensions"]]
+    def _imports(self, context: Context, holds: Installed) -> Imports:
+        names = [completeness.module_name(path) for path in holds["extensions"]]
         try:
             return environments.imports(context, names)
         except RemoteError as error:
@@ -191,8 +203,8 @@ class VerifyStep(Step):
         """No process may work on it any more, whoever began it."""
         key = context.release.environment_key
         session, paths = context.session, [f"@/builds/{key}", f"@/environments/{key}"]
-        members = session.call("jobs.state", id=job_id(key)).get("members", [])
-        found = session.call("environment.builders", paths=paths)
+        members = session.call(jobs.state, id=job_id(key)).get("members", [])
+        found = session.call(environment.builders, paths=paths)
         # A server that runs from a sealed environment is not a builder.
         at_work = [p for p in found if p["comm"] in INSTALLERS or paths[0][1:] in p["command"]]
         alive = {p["pid"]: p["command"] for p in at_work}
@@ -211,7 +223,9 @@ class VerifyStep(Step):
             "evidence": {BuildStep.name: made, self.name: evidence},
             "knowledge": self._knowledge(context),
         }
-        context.session.call("releases.seal_environment", key=key, seal=seal)
+        context.session.call(releases.seal_environment, key=key, seal=seal)
+        if ENVIRONMENT in context.wanted.deliveries:
+            context.courier.made(context, ENVIRONMENT)
 
 
 def _unmet(wanted: Deployment, evidence: Evidence, names: Sequence[str] | None = None) -> list[str]:
@@ -223,6 +237,6 @@ def _unmet(wanted: Deployment, evidence: Evidence, names: Sequence[str] | None =
     return unmet(evidence, names, v2_runner, speculative)
 
 
-def freeze_digest(distributions: Sequence[dict[str, Any]]) -> str:
+def freeze_digest(distributions: Sequence[Distribution]) -> str:
     """One digest of every installed distribution, its version and its origin."""
     return digest([[d["name"], d["version"], d["direct_url"]] for d in distributions])

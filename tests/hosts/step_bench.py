@@ -11,7 +11,7 @@ from typing import Any
 from deployctl.config.profile import Profile
 from deployctl.errors import RemoteError
 from deployctl.hosts.local import LocalTransport
-from deployctl.hosts.session import Call, Session
+from deployctl.hosts.session import Session
 from deployctl.steps.build import BuildStep
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step, Unknown
 from deployctl.steps.release import release_paths
@@ -67,7 +67,7 @@ class Bench:
     def ask(self, *steps: Step) -> Answers:
         """Real answers to the questions of the steps, and of what a release's id follows from."""
         asked = {q.key: q for step in (BuildStep(), *steps) for q in step.questions(self.wanted)}
-        results = self.session.ask([Call(q.op, q.args) for q in asked.values()])
+        results = self.session.ask([q.call for q in asked.values()])
         return Answers(
             {
                 key: Unknown(r.kind, r.message) if isinstance(r, RemoteError) else r

@@ -7,14 +7,17 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deployctl.config.shipped import bundled_model
 from deployctl.errors import StagingFailed
+from deployctl.steps import facts
 from deployctl.steps.drafter import DrafterStep
-from deployctl.steps.fetch import FetchStep
-from deployctl.steps.interface import Unanswered
+from deployctl.steps.facts import MODEL, RELEASES, VIEWS
+from deployctl.steps.fetch import DISK, FetchStep
+from deployctl.steps.interface import Key, Unanswered
 from deployctl.steps.release import release_paths
 from tests.hosts.hub_stand_in import Hub, Repository, serve
 from tests.hosts.step_bench import Bench, deployment
@@ -140,7 +143,7 @@ def test_a_branch_is_resolved_to_a_commit(tmp_path: Path, hub: Hub) -> None:
     bench = Bench.at(tmp_path / "root", deployment({"model": model, "drafter": None}))
     with bench.session:
         answers = bench.ask(STEP)
-        assert answers["model"]["commit"] == COMMIT
+        assert answers[MODEL]["commit"] == COMMIT
         assert STEP.plan(bench.wanted, answers).status == "change"
 
 
@@ -218,8 +221,9 @@ def test_a_damaged_download_never_gets_its_name(bench: Bench, hub: Hub) -> None:
 
 def test_a_full_disk_is_known_before(bench: Bench) -> None:
     answers = bench.ask(STEP)
-    values = {key: answers[key] for key in ("model", "drafter", "drafter.views", "releases")}
-    values["fetch.disk"] = {"path": "/models", "free": 1 << 20}
+    keys: list[Key[Any]] = [MODEL, facts.DRAFTER, VIEWS, RELEASES]
+    values: dict[str, Any] = {key: answers[key] for key in keys}
+    values[DISK] = {"path": "/models", "free": 1 << 20}
     plan = STEP.plan(bench.wanted, type(answers)(values))
     assert plan.status == "blocked" and "/models has 1 MiB free" in plan.reason
 

@@ -13,8 +13,9 @@ import pytest
 
 from deployctl.errors import NotReady
 from deployctl.steps.drafter import DrafterStep
+from deployctl.steps.facts import DRAFTER, MODEL, RELEASES, SHM, UNIT, VIEWS
 from deployctl.steps.fetch import FetchStep
-from deployctl.steps.interface import Answers, Plan
+from deployctl.steps.interface import Answers, Key, Plan
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.release import release_paths
 from tests.hosts.lab.processes import is_alive
@@ -52,9 +53,10 @@ def release_folder(bench: Bench, answers: Answers) -> Path:
 
 def sealed(answers: Answers, bench: Bench) -> Answers:
     """The same answers, were this release complete."""
-    keys = ("model", "drafter", "drafter.views", "unit", "launch.shm")
+    keys: list[Key[Any]] = [MODEL, DRAFTER, VIEWS, UNIT, SHM]
     release = bench.context(answers).release.release
-    releases = {**answers["releases"], "releases": {release: {"evidence": {}}}}
+    known = answers[RELEASES]
+    releases = {**known, "releases": {release: {"evidence": {}}}}
     return Answers({**{key: answers[key] for key in keys}, "releases": releases})
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,13 +120,13 @@ class TestNoise:
 
 class TestRequests:
     def test_several_operations_in_one_round_trip(self, session: Session) -> None:
-        answers = session.ask(
+        answers: Sequence[Any] = session.ask(
             [
-                Call("files.write", {"path": "@/a", "text": "x"}),
-                Call("files.read", {"path": "@/a"}),
+                Call("files.write", path="@/a", text="x"),
+                Call("files.read", path="@/a"),
                 Call("files.nothing"),
-                Call("files.read", {"wrong": 1}),
-                Call("files.read", {"path": "@/"}),
+                Call("files.read", wrong=1),
+                Call("files.read", path="@/"),
             ]
         )
         assert session.round_trips == 1

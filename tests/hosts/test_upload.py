@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ class TestUpload:
         (tmp_path / "source").write_bytes(bytes(5_000_000))
         there = tmp_path / "there"
 
-        def interrupted(stream: Stream) -> None:
+        def interrupted(stream: Stream[Any]) -> None:
             until(lambda: there.is_dir() and list(there.iterdir()))
             raise KeyboardInterrupt
 

@@ -102,6 +102,27 @@ def test_the_profiles_of_the_pages_are_valid(tmp_path: Path) -> None:
         load_profile(Path(path).stem, environ={}, search=search)
 
 
+def _named(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    inner = getattr(command, "commands", {})
+    if not inner:
+        yield path, command
+    for name, one in inner.items():
+        yield from _named(one, (*path, name))
+
+
+def test_every_help_text_has_an_example_that_the_parser_takes() -> None:
+    for path, command in _named(get_command(app)):
+        if path in {("schedule", "run"), ("profile", "path")}:  # for cron and for scripts
+            continue
+        text = " ".join((command.help or "").split())
+        assert "Example" in text, path
+        lines = re.split(r";? ?deployctl ", re.split(r"Examples?: deployctl ", text)[1])
+        for line in lines:
+            arguments = shlex.split(line.split(" > ")[0])
+            assert arguments[: len(path)] == list(path)
+            parsed(arguments)
+
+
 def test_help_lists_and_prints_the_pages() -> None:
     listed = CliRunner().invoke(app, ["help"]).stdout
     assert "tutorial " in listed and "proxmox-container " in listed

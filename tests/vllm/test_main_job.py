@@ -88,7 +88,7 @@ def test_the_story_on_a_fresh_host_exits_9(
     """With no good release to go back to, acceptance's own exit code is the run's."""
     place = tmp_path_factory.mktemp("fresh")
     root = place / "root"
-    root.mkdir()
+    root.mkdir(mode=0o700)
     # The build is not what this is about: the proven environment is lent.
     (root / "environments").symlink_to(deployed.root / "environments")
     fresh = Demo(root, free_port(), place / "state")

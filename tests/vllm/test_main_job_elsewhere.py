@@ -146,7 +146,7 @@ def test_into_a_container_through_its_node(deployed: Demo, lab: Lab, tmp_path: P
     # No network leads out of the lab, so the proven environment is lent. The root is one that this
     # machine, whose files the container sees, does not have.
     root = f"/srv/{tmp_path.name}"
-    lab.container.run("mkdir", "-p", root)
+    lab.container.run("mkdir", "-m", "700", "-p", root)
     lab.container.run("ln", "-s", str(deployed.root / "environments"), f"{root}/environments")
     host = {**lab.container.host_settings(via="pct"), "root": root}
     elsewhere = Elsewhere(tmp_path, json.loads(json.dumps(host)), serve={"port": 8123})

@@ -19,6 +19,7 @@ import pytest
 from deployctl.errors import AcceptanceFailed, NotReady
 from deployctl.steps.acceptance import AcceptanceStep
 from deployctl.steps.drafter import DrafterStep
+from deployctl.steps.facts import MODEL
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
@@ -159,12 +160,12 @@ def test_a_model_that_went_away(tmp_path: Path, environment: Path) -> None:
     with bench(tmp_path, environment, profile(free_port())) as made:
         step = LaunchStep()
         answers = made.ask(step, FetchStep())
-        Path(answers["model"]["place"]).rename(tmp_path / "elsewhere")
+        Path(answers[MODEL]["place"]).rename(tmp_path / "elsewhere")
         step.apply(made.context(answers), step.plan(made.wanted, answers))
         with pytest.raises(NotReady) as failed:
             ReadyStep().prove(made.context(answers))
         assert failed.value.evidence["cause"] == "model-path"
-        assert answers["model"]["place"] in failed.value.thing
+        assert answers[MODEL]["place"] in failed.value.thing
         assert unit(made)["members"] == []
 
 

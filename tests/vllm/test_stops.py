@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from deployctl.agent.wire.answers import Requests
 from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.steps.servers.stopping import stop_named
@@ -27,7 +28,7 @@ GRACE, LONG = 20.0, 900.0
 
 def stop_with_requests(
     demo: Demo, url: str, tokens: int, grace: float, hung: bool
-) -> tuple[list[Answer | RequestFailed], dict[str, int | None]]:
+) -> tuple[list[Answer | RequestFailed], Requests]:
     """Stop the server while some requests of so many tokens are in flight: how they ended, and how
     many the stop counted."""
     body = requests.chat("tiny", requests.user("Count from 1 to 400."), tokens)

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import Any, Dict, Optional
+from typing import Optional
 
 from ..core import programs
 from ..core.archive import agent_program
 from ..core.interface import AgentError, Call
+from ..wire.builds import BuildUser
 from .confinement import DEFAULT_USER, maker
 
 
-def build_user(call: Call, user: Optional[str] = None) -> Dict[str, Any]:
+def build_user(call: Call, user: Optional[str] = None) -> BuildUser:
     """`user`: whom a build is confined to, or None where it runs as the agent's own user, with
     `why`. Without `user` that is `deployctl-build`, where we are root and the host lets us.
     `agent` is the name of the agent's own user. Errors: `no-user`, `not-confined` for a named user
     that is missing here, or to whom nothing can be confined."""
     agent = _own_name()
-    found = {"user": None, "why": "", "agent": agent}
+    found: BuildUser = {"user": None, "why": "", "agent": agent}
     if user is not None and user in (agent, "root") and _uid(user) == os.geteuid():
-        return dict(found, why="build.user is %s" % user)
+        return {**found, "why": "build.user is %s" % user}
     why = _obstacle(call, user or DEFAULT_USER)
     if not why:
-        return dict(found, user=user or DEFAULT_USER)
+        return {**found, "user": user or DEFAULT_USER}
     if user is not None:
         raise AgentError("not-confined", "a build cannot run as %s: %s" % (user, why))
-    return dict(found, why=why)
+    return {**found, "why": why}
 
 
 def _obstacle(call: Call, user: str) -> str:

@@ -5,39 +5,55 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from ..core import programs
 from ..core.interface import Call
-from .build_user import build_user
-from .installed import builders, complete, imports
-from .sources import first_found, resolve_source, same_tree, source_facts
-from .wheel_store import prune_wheels, wheels
+from ..wire.builds import Tools
+from .build_user import build_user as build_user
+from .installed import builders as builders
+from .installed import complete as complete
+from .installed import imports as imports
+from .reach import reaches as reaches
+from .sources import first_found as first_found
+from .sources import resolve_source as resolve_source
+from .sources import same_tree as same_tree
+from .sources import source_facts as source_facts
+from .wheel_store import prune_wheels as prune_wheels
+from .wheel_store import wheels as wheels
 
-_TOOLS = ("git", "cc", "gcc", "clang", "g++", "cmake", "ninja", "ccache", "sccache", "nvcc")
 _LIBRARIES = ("libgomp.so.1", "libnuma.so.1")
 _PYTHONS = re.compile(r"python3\.\d+")
 
 
-def tools(call: Call) -> Dict[str, Any]:
+def tools(call: Call) -> Tools:
     """Programs (path or None), Pythons by version, processors, memory in bytes, C library, shared
     libraries (whether each is there) and GPU architectures. `capabilities` is None where a driver
     is there and does not say."""
     uv = _uv(call)
-    found: Dict[str, Any] = {name: _program(call, name) for name in _TOOLS}
-    found.update(
-        uv=uv,
-        uv_version=_uv_version(call, uv),
-        pythons=_pythons(call),
-        cpus=_cpus(),
-        memory_available=_memory_available(),
-        machine=os.uname().machine,
-        libc=_libc(),
-        libraries=_libraries(),
-        capabilities=_capabilities(call),
-        nvcc_version=_nvcc_version(call, found["nvcc"]),
-    )
-    return found
+    nvcc = _program(call, "nvcc")
+    return {
+        "git": _program(call, "git"),
+        "cc": _program(call, "cc"),
+        "gcc": _program(call, "gcc"),
+        "clang": _program(call, "clang"),
+        "g++": _program(call, "g++"),
+        "cmake": _program(call, "cmake"),
+        "ninja": _program(call, "ninja"),
+        "ccache": _program(call, "ccache"),
+        "sccache": _program(call, "sccache"),
+        "nvcc": nvcc,
+        "uv": uv,
+        "uv_version": _uv_version(call, uv),
+        "pythons": _pythons(call),
+        "cpus": _cpus(),
+        "memory_available": _memory_available(),
+        "machine": os.uname().machine,
+        "libc": _libc(),
+        "libraries": _libraries(),
+        "capabilities": _capabilities(call),
+        "nvcc_version": _nvcc_version(call, nvcc),
+    }
 
 
 def _program(call: Call, name: str) -> Optional[str]:
@@ -107,9 +123,8 @@ def _libc() -> str:
         named = ""  # another one than glibc
     if named:
         return named.replace(" ", "-")
-    import platform
 
-    return "-".join(platform.libc_ver(sys.executable))
+    return _libc()
 
 
 def _cpus() -> int:
@@ -166,6 +181,7 @@ OPERATIONS = (
     source_facts,
     same_tree,
     first_found,
+    reaches,
     wheels,
     prune_wheels,
 )

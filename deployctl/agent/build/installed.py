@@ -7,7 +7,7 @@ import glob
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from ..core import inheritance, programs
 from ..core.archive import agent_program
@@ -15,6 +15,7 @@ from ..core.interface import AgentError, Call
 from ..core.regular_files import digest, open_regular
 from ..processes.processes import command, describe_process, everyone
 from ..wire.answers import Process
+from ..wire.builds import Confined, Distribution, Imports, Inherited, Installed
 from .dist_records import record_hash, site_packages
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ import importlib, json, os, sys
 answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 wanted = json.loads(sys.argv[1])
+def text(value):
+    return None if value is None else str(value)
 def tried(name):
     read, write = os.pipe()
     child = os.fork()
@@ -56,7 +59,7 @@ def tried(name):
 found = {"torch": None, "torch_error": None}
 try:
     import torch
-    found["torch"] = {"version": torch.__version__, "cuda": torch.version.cuda,
+    found["torch"] = {"version": str(torch.__version__), "cuda": torch.version.cuda,
                       "architectures": torch.cuda.get_arch_list() if torch.version.cuda else []}
 except ImportError as error:
     found["torch_error"] = str(error)
@@ -64,10 +67,11 @@ found["extensions"] = {name: tried(name) for name in wanted["extensions"]}
 package = importlib.import_module(wanted["package"])
 try:
     version = importlib.import_module(wanted["package"] + "._version")
-    commit = getattr(version, "__commit_id__", None)
+    commit = text(getattr(version, "__commit_id__", None))
 except ImportError:
     commit = None
-found.update(version=getattr(package, "__version__", None), file=package.__file__, commit=commit)
+found.update(version=text(getattr(package, "__version__", None)), file=package.__file__,
+             commit=commit)
 json.dump(found, answer)
 """
 
@@ -78,20 +82,25 @@ def complete(
     package: str = "vllm",
     deep: bool = False,
     base: Optional[str] = None,
-) -> Dict[str, Any]:
+) -> Installed:
     """What `environment` holds, by its records: every distribution with its version, which of
     them provide `package` (and what they `needs`), and every recorded file that is missing or has
     another size (another hash, when `deep`). What is so in the environment `base` already, from
     which this one was linked, is `inherited` instead. Errors: `no-environment`."""
     site = site_packages(call.path(environment))
     before = _base_site(call, base)
-    inherited: List[Dict[str, str]] = []
-    distributions = [_distribution(path, package) for path in _dist_infos(site)]
+    inherited: List[Inherited] = []
+    distributions: List[Distribution] = []
+    providers: List[Distribution] = []
     problems: List[str] = []
     entries = 0
-    for found in distributions:
+    for path in _dist_infos(site):
         call.step()
-        count, wrong = _check_record(call, site, found.pop("record"), deep)
+        found, rows, provides = _distribution(path, package)
+        distributions.append(found)
+        if provides:
+            providers.append(found)
+        count, wrong = _check_record(call, site, rows, deep)
         entries += count
         known = _wrong_before(call, before, found["dist_info"], deep) if wrong else []
         inherited += [{"name": found["name"], "text": text} for text in wrong if text in known]
@@ -106,7 +115,7 @@ def complete(
     )
     return {
         "site_packages": site,
-        "providers": [d for d in distributions if d.pop("provides")],
+        "providers": providers,
         "distributions": distributions,
         "entries": entries,
         "problems": problems[:SHOWN],
@@ -140,10 +149,9 @@ def imports(
     extensions: List[str],
     package: str = "vllm",
     timeout: float = 300.0,
-    confined: Optional[Dict[str, Any]] = None,
-) -> Dict[str, Any]:
-    """Import `package` and each extension in children of the environment's own Python:
-    ``{"version", "file", "commit", "torch", "torch_error", "extensions": {name: error|None}}``.
+    confined: Optional[Confined] = None,
+) -> Imports:
+    """Import `package` and each extension in children of the environment's own Python.
     `confined` has the `argv` (after the agent's own) and the `env` by which another user imports
     it. Errors: `import-failed` with the last words, `timeout`."""
     python = os.path.join(call.path(environment), "bin", "python")
@@ -159,7 +167,7 @@ def imports(
         lines = answer.stderr.strip().splitlines()
         why = lines[-1] if lines else f"status {answer.status}"
         raise AgentError("import-failed", f"import {package}: {why}", answer.stderr[-4000:])
-    found: Dict[str, Any] = json.loads(answer.stdout)
+    found: Imports = json.loads(answer.stdout)
     return found
 
 
@@ -193,7 +201,8 @@ def _dist_infos(site: str) -> List[str]:
     return sorted(glob.glob(os.path.join(glob.escape(site), "*.dist-info")))
 
 
-def _distribution(path: str, package: str) -> Dict[str, Any]:
+def _distribution(path: str, package: str) -> Tuple[Distribution, List[List[str]], bool]:
+    """One distribution, the rows of its RECORD, and whether it provides the package."""
     name, version = os.path.basename(path)[: -len(".dist-info")].rsplit("-", 1)
     metadata = _text(os.path.join(path, "METADATA"))
     if metadata:
@@ -205,17 +214,17 @@ def _distribution(path: str, package: str) -> Dict[str, Any]:
     normal = _normal(name)
     installer = (_text(os.path.join(path, "INSTALLER")) or "").strip() or None
     holds = any(row and row[0] == f"{package}/__init__.py" for row in rows)
-    return {
+    found: Distribution = {
         "name": name,
         "version": version,
         "dist_info": os.path.basename(path),
         "installer": installer,
         "direct_url": json.loads(direct) if direct else None,
         "needs": _needs(metadata) if holds else [],
-        # A dist-info of the package's own name without a record is a half install.
-        "provides": holds or (normal == package and not rows),
-        "record": rows,
+        "problems": 0,
     }
+    # A dist-info of the package's own name without a record is a half install.
+    return found, rows, holds or (normal == package and not rows)
 
 
 def _needs(metadata: Optional[str]) -> List[str]:
@@ -237,7 +246,7 @@ def _normal(name: str) -> str:
 
 def _check_record(
     call: Call, site: str, rows: List[List[str]], deep: bool
-) -> "tuple[int, List[str]]":
+) -> Tuple[int, List[str]]:
     if not rows:
         return 0, ["no RECORD"]
     wrong = []

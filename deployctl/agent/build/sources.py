@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional, Union
 
 from ..core import programs
 from ..core.interface import AgentError, Call
 from ..core.regular_files import digest, open_regular
+from ..wire.builds import FirstFound, ResolvedSource, SameTree, SourceFacts
 from . import checkouts
 from .git import Git, without_credentials
 
@@ -25,9 +26,8 @@ def resolve_source(
     pr: Optional[int] = None,
     wheel: Optional[str] = None,
     path: Optional[str] = None,
-) -> Dict[str, Any]:
-    """One source as ``{"kind", "identity", "commit", "ref", "dirty"}``; equal identities are
-    equal contents.
+) -> ResolvedSource:
+    """One source as the commit that it stands for; equal identities are equal contents.
 
     Errors: `no-git`, `network`, `repository`, `no-ref`, `ambiguous-ref`, `no-file`, `foreign`.
     """
@@ -42,11 +42,22 @@ def resolve_source(
         return _remote(Git(program), url, f"refs/pull/{pr}/head", "pr")
     assert ref is not None
     if _FULL.fullmatch(ref):
-        return {"kind": "ref", "identity": ref, "commit": ref, "ref": None, "dirty": False}
+        return _at(ref, "ref", None)
     return _remote(Git(program), url, ref, "ref")
 
 
-def _remote(git: Git, url: str, ref: str, kind: str) -> Dict[str, Any]:
+def _at(commit: str, kind: str, ref: Optional[str]) -> ResolvedSource:
+    return {
+        "kind": kind,
+        "identity": commit,
+        "commit": commit,
+        "ref": ref,
+        "dirty": False,
+        "place": None,
+    }
+
+
+def _remote(git: Git, url: str, ref: str, kind: str) -> ResolvedSource:
     names = [ref] if ref.startswith("refs/") or ref == "HEAD" else []
     names = names or [f"refs/heads/{ref}", f"refs/tags/{ref}"]
     wanted = [*names, *[f"{name}^{{}}" for name in names if not name.startswith("refs/pull/")]]
@@ -64,11 +75,10 @@ def _remote(git: Git, url: str, ref: str, kind: str) -> Dict[str, Any]:
         )
     if here:
         # An annotated tag is an object of its own; what it points to has the name with ^{}.
-        commit = found.get(f"{here[0]}^{{}}", found[here[0]])
-        return {"kind": kind, "identity": commit, "commit": commit, "ref": here[0], "dirty": False}
+        return _at(found.get(f"{here[0]}^{{}}", found[here[0]]), kind, here[0])
     tips = sorted({c for c in found.values() if partial and c.startswith(ref)})
     if len(tips) == 1:
-        return {"kind": kind, "identity": tips[0], "commit": tips[0], "ref": None, "dirty": False}
+        return _at(tips[0], kind, None)
     shown = without_credentials(url)
     if kind == "pr":
         raise AgentError("no-ref", f"{shown} has no pull request {ref.split('/')[2]}")
@@ -76,37 +86,40 @@ def _remote(git: Git, url: str, ref: str, kind: str) -> Dict[str, Any]:
     raise AgentError("no-ref", f"{shown} has no branch or tag {ref}{hint}")
 
 
-def _checkout(git: Git) -> Dict[str, Any]:
+def _checkout(git: Git) -> ResolvedSource:
     """A checkout by the tree that its files make, changes and new files included."""
     commit = checkouts.commit(git)
     with checkouts.snapshot(git) as found:
         dirty = found.tree != git.run("rev-parse", "HEAD^{tree}").strip()
-    identity = f"{commit}+{found.tree}" if dirty else commit
-    answer = {"kind": "path", "identity": identity, "commit": commit, "ref": None, "dirty": dirty}
-    return dict(answer, place=git.folder)
+    answer = _at(commit, "path", None)
+    answer["dirty"], answer["place"] = dirty, git.folder
+    if dirty:
+        answer["identity"] = f"{commit}+{found.tree}"
+    return answer
 
 
-def _wheel(call: Call, wheel: str) -> Dict[str, Any]:
-    answer: Dict[str, Any] = {"kind": "wheel", "commit": None, "ref": None, "dirty": False}
-    if "://" in wheel:
-        return dict(answer, identity=without_credentials(wheel))
-    path = call.path(wheel)
-    if not os.path.isfile(path):
-        raise AgentError("no-file", f"there is no wheel {path}")
-    found = digest(path, step=call.step).hexdigest()
-    return dict(answer, identity=f"{os.path.basename(path)}:{found}")
+def _wheel(call: Call, wheel: str) -> ResolvedSource:
+    identity = without_credentials(wheel)
+    if "://" not in wheel:
+        path = call.path(wheel)
+        if not os.path.isfile(path):
+            raise AgentError("no-file", f"there is no wheel {path}")
+        found = digest(path, step=call.step).hexdigest()
+        identity = f"{os.path.basename(path)}:{found}"
+    answer = _at(identity, "wheel", None)
+    answer["commit"] = None
+    return answer
 
 
-def source_facts(call: Call, repository: str, commit: str) -> Dict[str, Any]:
-    """What the choice of a strategy depends on, from a fetched repository: ``{"merge_base",
-    "changed", "tag", "tag_commit"}``.
+def source_facts(call: Call, repository: str, commit: str) -> SourceFacts:
+    """What the choice of a strategy depends on, from a fetched repository.
 
     `merge_base` is that with upstream's main branch (None where upstream was not fetched),
     `changed` the paths that differ from it, `tag` the last release tag before it.
     """
     git = checkouts.opened(_program(call), call.path(repository))
     upstream = "refs/deployctl/upstream"
-    answer: Dict[str, Any] = {"merge_base": None, "changed": None, "tag": None, "tag_commit": None}
+    answer: SourceFacts = {"merge_base": None, "changed": None, "tag": None, "tag_commit": None}
     base = commit
     if git.succeeds("rev-parse", "--verify", "-q", upstream):
         try:
@@ -114,20 +127,20 @@ def source_facts(call: Call, repository: str, commit: str) -> Dict[str, Any]:
         except AgentError:
             return answer  # unrelated histories
         changed = git.run("diff", "--name-only", "--no-renames", "-z", base, commit)
-        answer.update(merge_base=base, changed=[name for name in changed.split("\0") if name])
+        answer["merge_base"] = base
+        answer["changed"] = [name for name in changed.split("\0") if name]
     tags = git.run("tag", "--merged", base, "--sort=-creatordate", "--list", "v[0-9]*").split()
     released = [tag for tag in tags if re.fullmatch(r"v\d+(\.\d+)+(\.post\d+)?", tag)]
     if released:
         pointed = git.run("rev-parse", f"{released[0]}^{{commit}}").strip()
-        answer.update(tag=released[0], tag_commit=pointed)
+        answer["tag"], answer["tag_commit"] = released[0], pointed
     return answer
 
 
-def same_tree(call: Call, repository: str, commit: str, site_packages: str) -> Dict[str, Any]:
+def same_tree(call: Call, repository: str, commit: str, site_packages: str) -> SameTree:
     """Compare every Python file of `vllm/` at a commit with what is installed, by git's own
-    hashes: ``{"compared", "different": [path, …], "left_out": [path, …]}``. Files that a build
-    generates do not count, the repository does not track them; `left_out` are those that it does
-    not package."""
+    hashes. Files that a build generates do not count, the repository does not track them;
+    `left_out` are those that it does not package."""
     git = checkouts.opened(_program(call), call.path(repository))
     listed = git.run("ls-tree", "-r", "-z", commit, "--", "vllm")
     site = call.path(site_packages)
@@ -158,14 +171,13 @@ def _blob(path: str) -> Optional[str]:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def first_found(call: Call, urls: List[str], timeout: float = 30.0) -> Dict[str, Any]:
-    """The first of these URLs that is there: ``{"url", "tried": {url: status or error}}``; the
-    host's own proxy settings hold."""
+def first_found(call: Call, urls: List[str], timeout: float = 30.0) -> FirstFound:
+    """The first of these URLs that is there; the host's own proxy settings hold."""
     import urllib.error  # slow to import, and not needed where sources are only resolved
     import urllib.request
     from http.client import HTTPException
 
-    tried: Dict[str, Any] = {}
+    tried: Dict[str, Union[int, str]] = {}
     for url in urls:
         request = urllib.request.Request(url, method="HEAD")
         try:

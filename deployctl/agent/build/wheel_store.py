@@ -11,11 +11,12 @@ import os
 import shutil
 import stat
 import time
-from typing import Any, Dict, List
+from typing import Any, List
 
 from ..core.atomic_files import read_json, write_json
 from ..core.interface import Call
 from ..core.regular_files import digest
+from ..wire.builds import KeptWheel, PrunedWheels
 
 WHEELS = "@/wheels"
 RECORD = "wheel.json"
@@ -50,10 +51,10 @@ def keep(folder: str, target: str, record: str) -> int:
     return 0
 
 
-def wheels(call: Call) -> List[Dict[str, Any]]:
+def wheels(call: Call) -> List[KeptWheel]:
     """Every kept wheel: its record with `key`, `path`, `used` (last use, Unix time) and `whole`
     (the file is there with its size)."""
-    found = []
+    found: List[KeptWheel] = []
     for path in sorted(glob.glob(call.pattern(f"{WHEELS}/*/{RECORD}"))):
         record = read_json(path)
         if record is None:
@@ -67,11 +68,12 @@ def wheels(call: Call) -> List[Dict[str, Any]]:
         whole = size == record["size"]
         record.update(key=os.path.basename(folder), path=wheel, whole=whole)
         record["used"] = max(record["built"], used if whole else 0)
-        found.append(record)
+        kept: Any = record
+        found.append(kept)
     return found
 
 
-def prune_wheels(call: Call, limit: int, keep: List[str]) -> Dict[str, Any]:
+def prune_wheels(call: Call, limit: int, keep: List[str]) -> PrunedWheels:
     """Remove the wheels that were not used for the longest until the rest has at most `limit`
     bytes; those whose keys are in `keep` stay. Gives `removed` (keys) and `size` of the rest."""
     kept = sorted(wheels(call), key=lambda record: record["used"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
+from ..wire.jobs import HookAnswer
 from . import inheritance, programs
 from .interface import AgentError, Call
 
@@ -16,7 +17,7 @@ def run(
     text: str = "",
     timeout: float = 60.0,
     env: Optional[Dict[str, str]] = None,
-) -> Dict[str, Any]:
+) -> HookAnswer:
     """Run a command with `text` on its standard input: `rc` (None where it had to be ended),
     `output` and `errors` (the last 4000 characters). Errors: `not-found` where there is no such
     program, `not-started` where it cannot be started."""

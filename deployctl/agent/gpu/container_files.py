@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
+
+from ..wire.gpus import ContainerConf
 
 PVE_CONF = "/etc/pve/lxc/%s.conf"
 SHIPPED = "/usr/share/lxc/config/"
@@ -15,7 +17,7 @@ MOST = 40
 _INCLUDE = re.compile(r"^\s*lxc\.include\s*[:=]\s*(\S.*?)\s*$", re.MULTILINE)
 
 
-def read(container: str, lxc_path: str) -> Optional[Dict[str, Any]]:
+def read(container: str, lxc_path: str) -> Optional[ContainerConf]:
     """`path` and `text` of a container's configuration, and the text of each file that it
     `includes` by path, None where it cannot be read; a folder is read as LXC does, *.conf."""
     for path in (PVE_CONF % container, os.path.join(lxc_path, container, "config")):

@@ -14,6 +14,8 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
+from ..wire.gpus import Cuda, CudaError
+
 LIBRARY = "libcuda.so.1"
 OPENED = re.compile(r"/dev/nvidia(\d+|ctl|-uvm|-uvm-tools)")
 """The device files that CUDA opens."""
@@ -67,15 +69,27 @@ class Refused(Exception):
 
     def __init__(self, function: str, code: int, name: str) -> None:
         super().__init__(function)
-        self.error = {"call": function, "code": code, "name": name}
+        self.error: CudaError = {"call": function, "code": code, "name": name}
 
 
-def probe(indices: Optional[List[int]]) -> Dict[str, Any]:
+def no_answer(why: Optional[str]) -> Cuda:
+    """What is known of CUDA before it is asked, or where it does not answer."""
+    return {
+        "unknown": why,
+        "opened": {},
+        "version": None,
+        "count": None,
+        "library": None,
+        "contexts": [],
+        "error": None,
+    }
+
+
+def probe(indices: Optional[List[int]]) -> Cuda:
     """Contexts on the GPUs with these indices, on all for None. `error` is the first driver call
     that failed, None where all passed."""
-    answer: Dict[str, Any] = {"opened": open_devices(), "version": None, "count": None}
-    contexts: List[int] = []
-    answer.update(library=None, contexts=contexts, error=None)
+    answer = no_answer(None)
+    answer["opened"] = open_devices()
     try:
         driver = Driver()
     except OSError as error:
@@ -85,10 +99,10 @@ def probe(indices: Optional[List[int]]) -> Dict[str, Any]:
     try:
         driver.call("cuInit", 0)
         answer["version"] = driver.number("cuDriverGetVersion")
-        answer["count"] = driver.number("cuDeviceGetCount")
-        for index in range(answer["count"]) if indices is None else indices:
+        answer["count"] = count = driver.number("cuDeviceGetCount")
+        for index in range(count) if indices is None else indices:
             driver.try_context(index)
-            contexts.append(index)
+            answer["contexts"].append(index)
     except Refused as refused:
         answer["error"] = refused.error
     return answer

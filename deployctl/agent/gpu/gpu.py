@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from ..core import programs
 from ..core.interface import AgentError, Call
 from ..processes import processes
 from ..processes.places import Places
 from ..processes.stopping import Stopping, stuck_threads
+from ..wire.gpus import (
+    Fate,
+    Gpu,
+    GpuState,
+    Holders,
+    Links,
+    MemoryAt,
+    Reset,
+    Settled,
+    Stuck,
+    Target,
+)
 from . import devices, nvidia_smi, nvidia_table, unified
 from .holders import read_all, read_process
 from .survey import survey
@@ -18,7 +30,7 @@ TIMEOUT = 15.0
 """Seconds for one question to nvidia-smi; without persistence mode it loads the driver first."""
 
 
-def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
+def state(call: Call, timeout: float = TIMEOUT) -> GpuState:
     """The GPUs as nvidia-smi tells them, and the compute processes on them.
 
     `present` is False, with a `reason`, where there is no driver or no GPU: a fact, not an error.
@@ -55,13 +67,14 @@ def state(call: Call, timeout: float = TIMEOUT) -> Dict[str, Any]:
     # The kernel's own list shows that none is missing, whatever else nvidia-smi printed.
     whole = len(table.rows) == devices.gpu_count()
     answer = _present(table.rows, None)
-    answer.update(remarks=list(table.remarks), incomplete=None if whole else table.unknown)
-    answer.update(_apps(call, program, table.rows, timeout))
+    answer["remarks"] = list(table.remarks)
+    answer["incomplete"] = None if whole else table.unknown
+    _fill_apps(answer, call, program, timeout)
     unified.fill(table.rows, answer["apps"], answer["apps_unknown"])
     return answer
 
 
-def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
+def _by_nvml(call: Call, timeout: float, unknown: str) -> GpuState:
     """The GPUs by NVML alone; where that says nothing either, `unknown` is why."""
     from . import nvml
 
@@ -69,19 +82,22 @@ def _by_nvml(call: Call, timeout: float, unknown: str) -> Dict[str, Any]:
     if not told["gpus"]:
         return _present([], "; ".join(part for part in (unknown, told["unknown"]) if part))
     apps = nvml.apps(told["gpus"])
-    unified.mark(told["gpus"])
-    answer = _present(told["gpus"], None)
-    answer.update(remarks=[unknown], apps=apps or [])
+    gpus: Any = told["gpus"]
+    unified.mark(gpus)
+    answer = _present(gpus, None)
+    answer["remarks"], answer["apps"] = [unknown], apps or []
     answer["apps_unknown"] = "NVML does not report the processes" if apps is None else None
     unified.fill(told["gpus"], answer["apps"], answer["apps_unknown"])
     return answer
 
 
-def _absent(reason: str) -> Dict[str, Any]:
-    return dict(_present([], None), present=False, reason=reason)
+def _absent(reason: str) -> GpuState:
+    answer = _present([], None)
+    answer["present"], answer["reason"] = False, reason
+    return answer
 
 
-def _present(gpus: List[Dict[str, Any]], unknown: Optional[str]) -> Dict[str, Any]:
+def _present(gpus: List[Gpu], unknown: Optional[str]) -> GpuState:
     return {
         "present": True,
         "reason": None,
@@ -107,22 +123,22 @@ def _query(call: Call, program: str, timeout: float) -> Tuple[programs.Answer, S
         fields = tuple(field for field in fields if field != refused)
 
 
-def _apps(call: Call, program: str, gpus: List[Dict[str, Any]], timeout: float) -> Dict[str, Any]:
+def _fill_apps(answer: GpuState, call: Call, program: str, timeout: float) -> None:
     query = "--query-compute-apps=" + ",".join(nvidia_smi.APP_FIELDS)
     told = programs.ask(call, [program, query, nvidia_smi.FORMAT], timeout)
     apps = nvidia_smi.parse_apps(told.status, told.stdout)
     unknown = apps.unknown
-    if any(row["uuid"].startswith("MIG-") for row in apps.rows):
+    if any((row["uuid"] or "").startswith("MIG-") for row in apps.rows):
         listed = programs.ask(call, [program, "-L"], timeout)
         unknown = nvidia_smi.to_gpus(apps.rows, nvidia_table.mig_parents(listed.stdout)) or unknown
     shown = nvidia_table.parse_processes(programs.ask(call, [program], timeout).stdout)
     if any(row["memory"] is None for row in apps.rows):
-        nvidia_smi.fill_memory(apps.rows, gpus, shown)
-    graphics = sorted({row["pid"] for row in shown if "G" in row["type"]})
-    return {"apps": apps.rows, "apps_unknown": unknown, "graphics": graphics}
+        nvidia_smi.fill_memory(apps.rows, answer["gpus"], shown)
+    answer["apps"], answer["apps_unknown"] = apps.rows, unknown
+    answer["graphics"] = sorted({row["pid"] for row in shown if "G" in row["type"]})
 
 
-def holders(call: Call, patterns: Sequence[str] = ()) -> Dict[str, Any]:
+def holders(call: Call, patterns: Sequence[str] = ()) -> Holders:
     """Every process that has a GPU device file open or mapped, every process whose name or command
     matches one of `patterns`, every process below the root, and the relatives of all these.
 
@@ -130,14 +146,10 @@ def holders(call: Call, patterns: Sequence[str] = ()) -> Dict[str, Any]:
     `devices` is empty where no NVIDIA driver is loaded: then no process can hold one.
     """
     numbers = devices.read_devices()
-    answer = survey(call.root, numbers, patterns)
-    answer["devices"] = numbers.majors
-    return answer
+    return {**survey(call.root, numbers, patterns), "devices": numbers.majors}
 
 
-def stop(
-    call: Call, targets: List[Dict[str, Any]], grace: float, patience: float = 5.0
-) -> List[Dict[str, Any]]:
+def stop(call: Call, targets: List[Target], grace: float, patience: float = 5.0) -> List[Fate]:
     """End processes found by `holders`: `pid`, `start`, and `device`, true where its GPU is its
     only tie to us. One row each: `fate` is ended, killed, gone, spared, frozen, refused or left
     (survives SIGKILL; `stuck` then says where in the kernel each thread is)."""
@@ -153,12 +165,12 @@ def stop(
     return Stopping(targets, holds).run(grace, patience)
 
 
-def stuck(call: Call, pids: List[int]) -> List[Dict[str, Any]]:
+def stuck(call: Call, pids: List[int]) -> List[Stuck]:
     """Where in the kernel processes are that did not end on SIGKILL, thread by thread."""
     return [{"pid": pid, "stuck": stuck_threads(pid)} for pid in pids]
 
 
-def settle(call: Call, uuids: List[str], below: int, limit: float, still: float) -> Dict[str, Any]:
+def settle(call: Call, uuids: List[str], below: int, limit: float, still: float) -> Settled:
     """Watch the memory in use of GPUs until each is below `below` MiB, or none has fallen for
     `still` seconds, or `limit` seconds are over.
 
@@ -166,7 +178,7 @@ def settle(call: Call, uuids: List[str], below: int, limit: float, still: float)
     time.
     """
     began = fell = time.monotonic()
-    course: List[Dict[str, Any]] = []
+    course: List[MemoryAt] = []
     while True:
         now = state(call)
         memory = {gpu["uuid"]: gpu["memory_used"] for gpu in now["gpus"] if gpu["uuid"] in uuids}
@@ -176,7 +188,7 @@ def settle(call: Call, uuids: List[str], below: int, limit: float, still: float)
                 fell = time.monotonic()
             course.append({"seconds": round(seconds, 3), "memory": memory})
             call.emit({"seconds": seconds, "memory": memory})
-        free = all(memory.get(u) is not None and memory[u] < below for u in uuids)
+        free = all(_below(memory.get(uuid), below) for uuid in uuids)
         if free or seconds > limit or time.monotonic() - fell > still:
             return {
                 "free": free,
@@ -189,11 +201,15 @@ def settle(call: Call, uuids: List[str], below: int, limit: float, still: float)
         call.step()
 
 
+def _below(memory: Optional[int], limit: int) -> bool:
+    return memory is not None and memory < limit
+
+
 def _fell(before: Optional[int], after: Optional[int]) -> bool:
     return before is not None and after is not None and after < before
 
 
-def links(call: Call) -> Dict[str, Any]:
+def links(call: Call) -> Links:
     """NVLink peers of every GPU by index, from `nvidia-smi topo -m`; `unknown` says why not."""
     program = programs.find(call, "nvidia-smi")
     if program is None:
@@ -203,10 +219,10 @@ def links(call: Call) -> Dict[str, Any]:
         return {"peers": {}, "unknown": nvidia_smi.complaint(told.status, told.stdout)}
     peers = nvidia_table.parse_links(told.stdout)
     unknown = None if peers else "nvidia-smi's table of links is not as known"
-    return {"peers": peers or {}, "unknown": unknown}
+    return {"peers": {str(gpu): found for gpu, found in (peers or {}).items()}, "unknown": unknown}
 
 
-def reset(call: Call, indices: List[int]) -> Dict[str, Any]:
+def reset(call: Call, indices: List[int]) -> Reset:
     """Reset GPUs. Whether that is right was decided before; nvidia-smi itself refuses while
     anybody uses them. Error `refused`, with nvidia-smi's words."""
     program = programs.find(call, "nvidia-smi")

@@ -11,16 +11,15 @@ import os
 import queue
 import threading
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from ..processes import namespaces, processes
 from ..processes.places import Places
+from ..wire.gpus import Holder, Mark
 from .devices import Devices
 
 ANSWER_WITHIN = 2.0
 """Seconds for one process's tables: those of a process stuck in the kernel never come."""
-
-Facts = Dict[str, Any]
 
 
 def read_process(
@@ -28,8 +27,8 @@ def read_process(
     devices: Devices,
     root: str,
     places: Places,
-    matters: Callable[[Facts], bool] = lambda facts: True,
-) -> Iterable[Facts]:
+    matters: Callable[[Holder], bool] = lambda facts: True,
+) -> Iterable[Holder]:
     """What is known of a process, again and again with more of it, the safest tables first.
 
     The last one is complete; where the process does not matter, and nothing of it was hidden,
@@ -39,9 +38,9 @@ def read_process(
     """
     base = _living_base(stat.pid, stat.state)
     unreadable: List[str] = []
-    facts = dict(bare_facts(stat), unreadable=unreadable)
+    facts: Holder = {**bare_facts(stat), "unreadable": unreadable}
     if base is None:
-        yield dict(facts, zombie=True)
+        yield {**facts, "zombie": True}
         return
     marks = Marks(root)
     try:
@@ -49,8 +48,9 @@ def read_process(
     except PermissionError:
         unreadable.append("ns")
 
-    def known(hidden: Iterable[str] = ()) -> Facts:
-        found = dict(facts, marks=marks.found(), unreadable=[*unreadable, *hidden])
+    def known(hidden: Iterable[str] = ()) -> Holder:
+        names = [*unreadable, *hidden]
+        found: Holder = {**facts, "marks": marks.found(), "unreadable": names}
         return placed(found, places) if unreadable or matters(found) else found
 
     facts["devices"] = sorted(_open_devices(base, devices, marks, unreadable))
@@ -62,7 +62,7 @@ def read_process(
     yield known()
 
 
-def bare_facts(stat: processes.Stat) -> Facts:
+def bare_facts(stat: processes.Stat) -> Holder:
     """What anybody may know of a process."""
     return {
         "pid": stat.pid,
@@ -104,16 +104,17 @@ def _living_base(pid: int, state: str) -> Optional[str]:
     return None
 
 
-def placed(facts: Facts, places: Places) -> Facts:
+def placed(facts: Holder, places: Places) -> Holder:
     """The same facts, with whose the process is and where it runs."""
     pid = facts["pid"]
     base = _living_base(pid, facts["state"])
     if base is None:
-        return dict(facts, zombie=True)
+        return {**facts, "zombie": True}
     status = namespaces.read_status(base)
     uid = int(status["Uid"].split()[0])
     groups = namespaces.cgroups(pid)
-    place: Facts = {
+    found: Holder = {
+        **facts,
         "uid": uid,
         "user": places.user(uid),
         "inner_pids": [int(number) for number in status.get("NSpid", str(pid)).split()],
@@ -123,8 +124,8 @@ def placed(facts: Facts, places: Places) -> Facts:
     }
     # A kernel thread has no executable; that of another user's process may be hidden.
     with suppress(OSError):
-        place["executable"] = os.readlink(base + "/exe")
-    return dict(facts, **place)
+        found["executable"] = os.readlink(base + "/exe")
+    return found
 
 
 def _open_devices(
@@ -195,7 +196,7 @@ class Marks:
         self._prefixes = _prefixes(root)
         self.beginnings = _beginnings(root)
         """The same in bytes: what names none of them in its tables has no mark."""
-        self._found: Dict[str, Facts] = {}
+        self._found: Dict[str, Mark] = {}
 
     def see(self, how: str, path: str) -> None:
         for kind, prefix in self._prefixes:
@@ -203,7 +204,7 @@ class Marks:
                 name = path[len(prefix) :].split("/", 1)[0]
                 self._found.setdefault(kind + name, {"kind": kind, "name": name, "how": how})
 
-    def found(self) -> List[Facts]:
+    def found(self) -> List[Mark]:
         return [self._found[key] for key in sorted(self._found)]
 
 
@@ -227,18 +228,18 @@ def _beginnings(root: str) -> Tuple[bytes, ...]:
 
 def read_all(
     stats: List[processes.Stat],
-    read: Callable[[processes.Stat], Iterable[Facts]],
+    read: Callable[[processes.Stat], Iterable[Holder]],
     within: float = ANSWER_WITHIN,
-) -> List[Facts]:
+) -> List[Holder]:
     """Read every process's tables; one that does not answer in time is left with what was read.
 
     The reading thread is abandoned then, and another goes on with the rest.
     """
-    found: Dict[int, Facts] = {}
+    found: Dict[int, Holder] = {}
     rest = list(stats)
     while rest:
         answers: "queue.Queue[bool]" = queue.Queue()
-        known: Dict[int, Facts] = {}
+        known: Dict[int, Holder] = {}
         reading = (answers, known, list(rest), read)
         threading.Thread(target=_read_into, args=reading, daemon=True).start()
         while rest:
@@ -246,7 +247,7 @@ def read_all(
                 there = _next(answers, within)
             except queue.Empty:
                 stuck = rest.pop(0)
-                nothing = dict(bare_facts(stuck), unreadable=["everything"])
+                nothing: Holder = {**bare_facts(stuck), "unreadable": ["everything"]}
                 found[stuck.pid] = known.get(stuck.pid, nothing)
                 break
             pid = rest.pop(0).pid
@@ -265,9 +266,9 @@ def _next(answers: "queue.Queue[bool]", within: float) -> bool:
 
 def _read_into(
     answers: "queue.Queue[bool]",
-    known: Dict[int, Facts],
+    known: Dict[int, Holder],
     stats: List[processes.Stat],
-    read: Callable[[processes.Stat], Iterable[Facts]],
+    read: Callable[[processes.Stat], Iterable[Holder]],
 ) -> None:
     """Read one after the other; yield whether each is still there."""
     for stat in stats:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..wire.gpus import Gpu, GpuProcess
+
 GPU_FIELDS = (
     "index",
     "uuid",
@@ -48,7 +50,7 @@ class Table(NamedTuple):
     """Rows that were understood; `unknown` says why they may not be all, None where they are;
     `remarks` are the lines that are no rows."""
 
-    rows: List[Dict[str, Any]]
+    rows: List[Any]
     unknown: Optional[str]
     remarks: Tuple[str, ...] = ()
 
@@ -89,7 +91,7 @@ def parse_apps(status: Optional[int], stdout: str) -> Table:
 def _table(
     status: Optional[int], stdout: str, fields: Sequence[str], named: str, read: Any
 ) -> Table:
-    rows: List[Dict[str, Any]] = []
+    rows: List[Any] = []
     odd: List[str] = []
     for line in stdout.split("\n"):
         if not line.strip():
@@ -121,7 +123,7 @@ def _cells(line: str, fields: Sequence[str], named: str) -> Dict[str, str]:
     return dict(zip(fields, cells))
 
 
-def _is_about(remark: str, row: Dict[str, Any]) -> bool:
+def _is_about(remark: str, row: Gpu) -> bool:
     """Whether a line names a GPU, by its address on the bus or its index."""
     bus = _BUS.search(remark)
     if bus and row["bus"]:
@@ -133,7 +135,7 @@ def _is_about(remark: str, row: Dict[str, Any]) -> bool:
     return row["uuid"] in remark or bool(index and int(index.group(1)) == row["index"])
 
 
-def _gpu(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
+def _gpu(cells: Dict[str, str]) -> Optional[Gpu]:
     """None where the row does not even say which GPU it is about."""
     if not _digits(cells["index"]) or not _UUID.fullmatch(cells["uuid"]):
         return None
@@ -176,7 +178,7 @@ def _gpu(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
     }
 
 
-def _app(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
+def _app(cells: Dict[str, str]) -> Optional[GpuProcess]:
     if not _UUID.fullmatch(cells["gpu_uuid"]) or not _digits(cells["pid"]):
         return None
     name, memory = cells["process_name"], cells["used_memory"]
@@ -191,27 +193,25 @@ def _app(cells: Dict[str, str]) -> Optional[Dict[str, Any]]:
     }
 
 
-def to_gpus(rows: List[Dict[str, Any]], parents: Dict[str, str]) -> Optional[str]:
+def to_gpus(rows: List[GpuProcess], parents: Dict[str, str]) -> Optional[str]:
     """Give rows of MIG instances the UUID of their GPU; says which instance is not known."""
     lost = None
     for row in rows:
-        if row["uuid"].startswith("MIG-"):
-            row["instance"] = row["uuid"]
-            row["uuid"] = parents.get(row["instance"])
+        instance = row["uuid"] or ""
+        if instance.startswith("MIG-"):
+            row["instance"], row["uuid"] = instance, parents.get(instance)
             if row["uuid"] is None:
-                lost = "the GPU of instance %s was not reported" % row["instance"]
+                lost = "the GPU of instance %s was not reported" % instance
     return lost
 
 
-def fill_memory(
-    rows: List[Dict[str, Any]], gpus: List[Dict[str, Any]], shown: List[Dict[str, Any]]
-) -> None:
+def fill_memory(rows: List[GpuProcess], gpus: List[Gpu], shown: List[Dict[str, Any]]) -> None:
     """Take from the table for people the memory that the CSV did not report."""
     indices = {gpu["uuid"]: gpu["index"] for gpu in gpus}
     told = {(row["gpu"], row["pid"]): row["memory"] for row in shown}
     for row in rows:
         if row["memory"] is None:
-            row["memory"] = told.get((indices.get(row["uuid"], -1), row["pid"]))
+            row["memory"] = told.get((indices.get(row["uuid"] or "", -1), row["pid"]))
 
 
 def _digits(text: str) -> bool:

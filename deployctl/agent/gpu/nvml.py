@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 from ..core import programs
 from ..core.archive import import_root
 from ..core.interface import Call
+from ..wire.gpus import Gpu, GpuProcess
 
 LIBRARY = "libnvidia-ml.so.1"
 MIB = 1 << 20
@@ -198,9 +199,10 @@ FIELDS = {
 """Keys of a row, by the name that nvidia-smi's field has in its `unknown`."""
 
 
-def fill(rows: List[Dict[str, Any]], gpus: List[Dict[str, Any]]) -> None:
+def fill(rows: List[Gpu], gpus: List[Dict[str, Any]]) -> None:
     """Give rows of nvidia-smi the values that NVML tells and they do not. Pure."""
     by_uuid = {gpu["uuid"]: gpu for gpu in gpus}
+    row: Any  # its keys are those of FIELDS
     for row in rows:
         gpu = by_uuid.get(row["uuid"], {})
         for key, field in FIELDS.items():
@@ -209,12 +211,21 @@ def fill(rows: List[Dict[str, Any]], gpus: List[Dict[str, Any]]) -> None:
                 row["unknown"].pop(field, None)
 
 
-def apps(gpus: List[Dict[str, Any]]) -> Optional[List[Dict[str, Any]]]:
+def apps(gpus: List[Dict[str, Any]]) -> Optional[List[GpuProcess]]:
     """The compute processes in the form of nvidia-smi's; None where a GPU does not tell. Pure."""
-    found: List[Dict[str, Any]] = []
+    found: List[GpuProcess] = []
     for gpu in gpus:
         processes = gpu.pop("apps", None)
         if processes is None:
             return None
-        found += [{"uuid": gpu["uuid"], "instance": None, "name": None, **p} for p in processes]
+        for one in processes:
+            found.append(
+                {
+                    "uuid": gpu["uuid"],
+                    "pid": one["pid"],
+                    "instance": None,
+                    "name": None,
+                    "memory": one["memory"],
+                }
+            )
     return found

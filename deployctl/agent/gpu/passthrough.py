@@ -8,12 +8,13 @@ import os
 import re
 import stat
 import sys
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
 from ..core import programs
 from ..core.archive import import_root
 from ..core.interface import Call
 from ..processes import namespaces
+from ..wire.gpus import Cuda, DeviceFile, Passthrough
 from . import container_files
 from .devices import read_devices
 
@@ -31,7 +32,7 @@ PLACES = (
 
 def look(
     call: Call, container: Optional[str] = None, lxc_path: str = "/var/lib/lxc"
-) -> Dict[str, Any]:
+) -> Passthrough:
     """Facts about GPUs on this machine; with `container`, also that container's configuration.
 
     `devices` are the files /dev/nvidia*, with `kind` device or file (a bind mount of a device
@@ -52,8 +53,8 @@ def look(
     }
 
 
-def _device_files() -> List[Dict[str, Any]]:
-    found = []
+def _device_files() -> List[DeviceFile]:
+    found: List[DeviceFile] = []
     for path in sorted(glob.glob("/dev/nvidia*") + glob.glob("/dev/nvidia-caps/*")):
         try:
             status = os.stat(path)
@@ -103,7 +104,7 @@ def _library_version(call: Call, name: str) -> Optional[str]:
     return None
 
 
-def cuda(call: Call, indices: Optional[List[int]] = None, timeout: float = 30.0) -> Dict[str, Any]:
+def cuda(call: Call, indices: Optional[List[int]] = None, timeout: float = 30.0) -> Cuda:
     """Open every device file and make a CUDA context on GPUs (all for None), in a child process.
 
     `error` names the first driver call that failed, with its code; `unknown` says why the child
@@ -112,15 +113,17 @@ def cuda(call: Call, indices: Optional[List[int]] = None, timeout: float = 30.0)
     code = "import sys; sys.path.insert(0, sys.argv[1]); from %s import cuda_probe; " % __package__
     argv = [sys.executable, "-I", "-c", code + "cuda_probe.main()", import_root()]
     argv.append(json.dumps(indices))
+    from .cuda_probe import no_answer  # slow to import
+
     told = programs.ask(call, argv, timeout, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     if told.status is None:
-        return {"unknown": "CUDA did not answer within %g s" % timeout}
+        return no_answer("CUDA did not answer within %g s" % timeout)
     try:
-        answer: Dict[str, Any] = json.loads(told.stdout.strip().splitlines()[-1])
+        answer: Cuda = json.loads(told.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
         words = (told.stderr.strip() or told.stdout.strip())[-400:]
-        return {"unknown": "the process that asked CUDA ended with %d: %s" % (told.status, words)}
-    return dict(answer, unknown=None)
+        return no_answer("the process that asked CUDA ended with %d: %s" % (told.status, words))
+    return answer
 
 
 OPERATIONS = (look, cuda)

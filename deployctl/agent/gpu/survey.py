@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..processes import namespaces, processes
 from ..processes.pidfds import HANDLES, Identity
 from ..processes.places import Places
+from ..wire.gpus import Holder, Processes, UnreadableProcess
 from .devices import Devices
-from .holders import Facts, placed, read_all, read_process
+from .holders import placed, read_all, read_process
 
 NAMED = 20
 """Unreadable processes that are named one by one; the rest are counted."""
 
 
-def survey(root: str, devices: Devices, patterns: Sequence[str]) -> Dict[str, Any]:
+def survey(root: str, devices: Devices, patterns: Sequence[str]) -> Processes:
     """Holders of a device, processes whose name or command matches a pattern, processes below the
     root, and the relatives of all these: session, group, ancestors, descendants."""
     look = _Look(root, devices, [re.compile(pattern) for pattern in patterns])
@@ -56,7 +57,7 @@ class _Look:
         self._named: Dict[Tuple[str, ...], bool] = {}
         self.handles: Dict[Identity, int] = {}
 
-    def read(self, stat: processes.Stat) -> Iterable[Facts]:
+    def read(self, stat: processes.Stat) -> Iterable[Holder]:
         """A process's tables; held where it matters."""
         with self._held(stat) as (now, keep):
             for facts in read_process(now, self._devices, self._root, self._places, self.matters):
@@ -64,7 +65,7 @@ class _Look:
                     keep()
                 yield facts
 
-    def read_related(self, stat: processes.Stat, before: Optional[Facts]) -> Iterable[Facts]:
+    def read_related(self, stat: processes.Stat, before: Optional[Holder]) -> Iterable[Holder]:
         """A process that matters through another; held. Its tables were read `before`."""
         with self._held(stat) as (now, keep):
             keep()
@@ -94,7 +95,7 @@ class _Look:
             if identity is None:
                 os.close(handle)
 
-    def matters(self, facts: Facts) -> bool:
+    def matters(self, facts: Holder) -> bool:
         """Whether a process has to do with a GPU or with us by itself."""
         if facts["devices"] or facts["mapped"] or facts["marks"]:
             return True
@@ -135,5 +136,10 @@ def _ancestors(everyone: Sequence[processes.Stat], pid: int) -> Set[int]:
     return found
 
 
-def _name(facts: Facts) -> Facts:
-    return {key: facts[key] for key in ("pid", "comm", "user", "unreadable")}
+def _name(facts: Holder) -> UnreadableProcess:
+    return {
+        "pid": facts["pid"],
+        "comm": facts["comm"],
+        "user": facts["user"],
+        "unreadable": facts["unreadable"],
+    }

@@ -7,14 +7,16 @@ machine has (/proc/meminfo, proc(5)), and in use on it is what its own processes
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
+
+from ..wire.gpus import Gpu, GpuProcess
 
 NONE_OF_ITS_OWN = re.compile(r"\[?(N/A|Not Supported)\]?", re.IGNORECASE)
 """How nvidia-smi writes an amount that a GPU does not have, unlike one that it cannot read
 (`[Unknown Error]`, `[GPU requires reset]`, `ERR!`)."""
 
 
-def mark(gpus: List[Dict[str, Any]], meminfo: Optional[str] = None) -> None:
+def mark(gpus: List[Gpu], meminfo: Optional[str] = None) -> None:
     """Tell for each GPU whether its memory is the machine's (`unified`), how much that is, and how
     much of it the kernel could give away now (`memory_available`, as vLLM counts it)."""
     if meminfo is None:
@@ -27,17 +29,16 @@ def mark(gpus: List[Dict[str, Any]], meminfo: Optional[str] = None) -> None:
             gpu["memory_available"] = _mib(meminfo, "MemAvailable")
 
 
-def fill(
-    gpus: List[Dict[str, Any]], apps: List[Dict[str, Any]], apps_unknown: Optional[str]
-) -> None:
+def fill(gpus: List[Gpu], apps: List[GpuProcess], apps_unknown: Optional[str]) -> None:
     """The memory in use on such GPUs: what their processes hold; None where that is not known of
     one of them."""
     for gpu in gpus:
         if not gpu["unified"]:
             continue
         held = [row["memory"] for row in apps if row["uuid"] == gpu["uuid"]]
-        known = apps_unknown is None and None not in held
-        gpu["memory_used"] = sum(held) if known else None
+        amounts = [amount for amount in held if amount is not None]
+        known = apps_unknown is None and len(amounts) == len(held)
+        gpu["memory_used"] = sum(amounts) if known else None
 
 
 def _meminfo() -> str:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ..core.interface import BEAT, AgentError, Call
 from ..processes.processes import describe_process, everyone
-from ..wire.answers import Listener, Process
+from ..wire.answers import HttpAnswer, Listener, Process, Relayed
 
 LISTEN = "0A"
 """TCP_LISTEN in /proc/net/tcp, as the kernel's Documentation/networking/proc_net_tcp.rst says."""
@@ -126,7 +126,7 @@ def http(
     headers: Optional[Dict[str, str]] = None,
     body: Optional[str] = None,
     timeout: float = 5.0,
-) -> Dict[str, Any]:
+) -> HttpAnswer:
     """Ask an HTTP server as this host sees it: `status`, `body` (text), `seconds`; `error` says
     why there is no answer (refused, out of time), and then `status` is None. It goes straight to
     the address in the URL: no proxy, no redirect. `timeout` bounds the whole of it; the body is
@@ -141,7 +141,7 @@ def http(
     connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=timeout)
     late = threading.Event()
     began = time.monotonic()
-    answer: Dict[str, Any] = {"status": None, "body": "", "error": None}
+    answer: HttpAnswer = {"status": None, "body": "", "error": None, "seconds": 0.0}
     try:
         connection.connect()
         with _Deadline(connection.sock, timeout - (time.monotonic() - began), late):
@@ -150,7 +150,7 @@ def http(
             connection.request(method, target, body=data, headers=headers or {})
             with connection.getresponse() as response:
                 text = response.read(BODY_LIMIT).decode("utf-8", "replace")
-                answer.update(status=response.status, body=text)
+                answer["status"], answer["body"] = response.status, text
     except socket.timeout:
         late.set()
     except (OSError, HTTPException) as error:
@@ -158,7 +158,8 @@ def http(
     finally:
         connection.close()
     if late.is_set():
-        answer.update(status=None, body="", error=f"no complete answer within {timeout:g} s")
+        answer["status"], answer["body"] = None, ""
+        answer["error"] = f"no complete answer within {timeout:g} s"
     answer["seconds"] = round(time.monotonic() - began, 4)
     return answer
 
@@ -182,7 +183,7 @@ class _Deadline:
         self._timer.join()
 
 
-def connect(call: Call, address: str, port: int) -> Dict[str, Any]:
+def connect(call: Call, address: str, port: int) -> Relayed:
     """Relay one TCP connection until both sides have ended.
 
     Emits `{"connected": true}`, `{"data": base64}`, `{"end": true}` and `{"taken": bytes}`; is
@@ -206,7 +207,7 @@ class _Relay:
         self._received = 0
         self._over = False
 
-    def run(self) -> Dict[str, Any]:
+    def run(self) -> Relayed:
         reader = threading.Thread(target=self._from_socket, name="relay", daemon=True)
         reader.start()
         sent = 0

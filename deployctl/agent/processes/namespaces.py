@@ -7,6 +7,8 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..wire.gpus import Container
+
 NS_GET_PARENT = 0xB702
 """ioctl_ns(2)"""
 
@@ -62,7 +64,7 @@ def cgroups(pid: int) -> List[Tuple[str, str]]:
         return [(part[1], part[2]) for part in parts if len(part) == 3]
 
 
-def container(paths: List[Tuple[str, str]]) -> Optional[Dict[str, str]]:
+def container(paths: List[Tuple[str, str]]) -> Optional[Container]:
     """The container that the control groups name, as kind and name; None for none."""
     for _, path in paths:
         for kind, pattern in CONTAINER_CGROUPS:

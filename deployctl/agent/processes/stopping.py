@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any, Callable, Dict, List
+from typing import Callable, Dict, List
 
+from ..wire.gpus import Fate, StuckThread, Target
 from . import namespaces, processes
 from .pidfds import HANDLES, ended
-
-Row = Dict[str, Any]
 
 WORDS = {
     "gone": "it had ended already",
@@ -30,13 +29,13 @@ class Stopping:
     tie is that device (`device` true), before each signal.
     """
 
-    def __init__(self, targets: List[Row], holds: Callable[[int], bool]) -> None:
+    def __init__(self, targets: List[Target], holds: Callable[[int], bool]) -> None:
         self._targets = targets
         self._holds = holds
         self._handles: Dict[int, int] = {}
         self._fate: Dict[int, str] = {}
 
-    def run(self, grace: float, patience: float) -> List[Row]:
+    def run(self, grace: float, patience: float) -> List[Fate]:
         """Seconds from SIGTERM to SIGKILL, and from there until a process counts as stuck."""
         try:
             self._open()
@@ -99,17 +98,22 @@ class Stopping:
             if pid not in self._fate and ended(handle):
                 self._fate[pid] = word
 
-    def _row(self, target: Row) -> Row:
+    def _row(self, target: Target) -> Fate:
         fate = self._fate[target["pid"]]
-        row = {"pid": target["pid"], "start": target["start"], "fate": fate, "why": WORDS[fate]}
+        row: Fate = {
+            "pid": target["pid"],
+            "start": target["start"],
+            "fate": fate,
+            "why": WORDS[fate],
+        }
         if fate == "left":
             row["stuck"] = stuck_threads(target["pid"])
         return row
 
 
-def stuck_threads(pid: int) -> List[Row]:
+def stuck_threads(pid: int) -> List[StuckThread]:
     """Where in the kernel each thread of a process that does not die is."""
-    found: List[Row] = []
+    found: List[StuckThread] = []
     for base in _threads(pid):
         try:
             state = namespaces.read_status(base)["State"][0]

@@ -14,7 +14,15 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, Optional
 from ..core.atomic_files import replacing
 from ..core.interface import AgentError, Call
 from ..core.regular_files import NotRegular, digest, open_regular
-from ..wire.answers import Disk, FileContent, FileWritten, Removed
+from ..wire.answers import (
+    Disk,
+    Entry,
+    FileContent,
+    FileWritten,
+    Listing,
+    Removed,
+    TreeDigest,
+)
 
 ASIDE = ".removing."
 """Begins the name of what is being removed; an agent that died over it leaves it behind."""
@@ -76,7 +84,7 @@ def write(
     return _replace(call.path(path), mode, lambda file: file.write(data))
 
 
-def put(call: Call, path: str, size: int, sha256: str, mode: Optional[int] = None) -> Any:
+def put(call: Call, path: str, size: int, sha256: str, mode: Optional[int] = None) -> FileWritten:
     """Receive a big file: base64 chunks are fed until `size` bytes have come, `taken` is emitted
     after each. Nothing is replaced unless the digest is `sha256`; error `damaged` otherwise."""
 
@@ -98,11 +106,11 @@ def put(call: Call, path: str, size: int, sha256: str, mode: Optional[int] = Non
     return _replace(call.path(path), mode, receive)
 
 
-def list(call: Call, path: str) -> Dict[str, Any]:  # noqa: A001
+def list(call: Call, path: str) -> Listing:  # noqa: A001
     """The entries of a directory by name: `kind` (file, directory, link, other), `size`, `mode`,
     `modified` (Unix time) and, for a link, `link`. `exists` is false where there is none."""
     name = call.path(path)
-    entries: Dict[str, Any] = {}
+    entries: Dict[str, Entry] = {}
     try:
         with os.scandir(name) as found:
             for entry in found:
@@ -115,7 +123,7 @@ def list(call: Call, path: str) -> Dict[str, Any]:  # noqa: A001
     return {"path": name, "exists": True, "entries": entries}
 
 
-def _entry(entry: "os.DirEntry[str]") -> Dict[str, Any]:
+def _entry(entry: "os.DirEntry[str]") -> Entry:
     status = entry.stat(follow_symlinks=False)
     return {
         "kind": _kind(status.st_mode),
@@ -126,7 +134,7 @@ def _entry(entry: "os.DirEntry[str]") -> Dict[str, Any]:
     }
 
 
-def tree_digest(call: Call, path: str) -> Dict[str, Any]:
+def tree_digest(call: Call, path: str) -> TreeDigest:
     """One SHA-256 over everything below a directory: names, kinds, permission to execute,
     contents, and where links point (links are not followed). Times and owners do not count.
     Gives `exists`, `sha256`, `files` and `bytes`."""

@@ -9,42 +9,59 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..core.atomic_files import read_json
 from ..core.interface import AgentError, Call
 from ..supervision import jobs, units
+from ..wire.stored import (
+    Collected,
+    Inventory,
+    Stored,
+    StoredJob,
+    StoredProfile,
+    StoredRelease,
+)
 from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("caches", "environments", "jobs", "models", "wheels")
+KINDS = ("caches", "environments", "jobs", "models", "shipping", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
 
 
-def inventory(call: Call) -> Dict[str, Any]:
+def inventory(call: Call) -> Inventory:
     """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
     id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
     `models`, `mentions`, `bytes`); `environments`,
-    `jobs`, `models` and `wheels` by name with `bytes` (a hard-linked file counts where it is met
-    first) and, for a job, `state` and `label`."""
+    `jobs`, `models`, `shipping` and `wheels` by name with `bytes` (a hard-linked file counts where
+    it is met first) and, for a job, `state` and `label`."""
     seen: Dict[Inode, bool] = {}
-    found: Dict[str, Any] = {"profiles": {}}
-    for name in profiles(call):
-        found["profiles"][name] = _profile(call, name, seen)
-    for kind in KINDS:
-        found[kind] = {
-            entry: {"bytes": _bytes(call, path, seen)}
-            for entry, path in _entries(os.path.join(call.root, kind))
-        }
-    for name in found["jobs"]:
-        now = _job(call, name)
-        found["jobs"][name].update(state=now["state"], label=now.get("label") or {})
-    return found
+    kept = {name: _profile(call, name, seen) for name in profiles(call)}
+    caches, environments, works, models, shipping, wheels = (
+        _stored(call, kind, seen) for kind in KINDS
+    )
+    return {
+        "profiles": kept,
+        "caches": caches,
+        "environments": environments,
+        "jobs": {name: _job(call, name, found["bytes"]) for name, found in works.items()},
+        "models": models,
+        "shipping": shipping,
+        "wheels": wheels,
+    }
 
 
-def _job(call: Call, name: str) -> Dict[str, Any]:
-    return {"state": "none"} if name.startswith(ASIDE) else jobs.state(call, name)
+def _stored(call: Call, kind: str, seen: Dict[Inode, bool]) -> Dict[str, Stored]:
+    entries = _entries(os.path.join(call.root, kind))
+    return {name: {"bytes": _bytes(call, path, seen)} for name, path in entries}
 
 
-def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+def _job(call: Call, name: str, size: int) -> StoredJob:
+    if name.startswith(ASIDE):
+        return {"state": "none", "label": {}, "bytes": size}
+    now = jobs.state(call, name)
+    return {"state": now["state"], "label": now.get("label") or {}, "bytes": size}
+
+
+def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> StoredProfile:
     home = os.path.join(call.root, "profiles", name)
     unit = units.state(call, name)
     alive = unit["state"] in ("starting", "running") or bool(unit["members"])
@@ -59,10 +76,16 @@ def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
     }
 
 
-def _release(call: Call, path: str, seen: Dict[Inode, bool]) -> Dict[str, Any]:
+def _release(call: Call, path: str, seen: Dict[Inode, bool]) -> StoredRelease:
     if os.path.basename(path).startswith(ASIDE):
-        nothing = {"sealed": None, "prepared": None, "environment": None}
-        return dict(nothing, models=[], mentions=[], bytes=_bytes(call, path, seen))
+        return {
+            "sealed": None,
+            "prepared": None,
+            "environment": None,
+            "models": [],
+            "mentions": [],
+            "bytes": _bytes(call, path, seen),
+        }
     environment = _target(os.path.join(path, "environment"))
     seal = os.path.join(path, "environment", "seal.json")
     # One that runs and was never sealed has its model in its launch line alone.
@@ -118,7 +141,7 @@ def _target(link: str) -> Optional[str]:
     return os.path.basename(os.readlink(link)) if os.path.islink(link) else None
 
 
-def _entries(folder: str) -> List[Any]:
+def _entries(folder: str) -> List[Tuple[str, str]]:
     if not os.path.isdir(folder):
         return []
     return sorted((e.name, e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False))
@@ -140,7 +163,7 @@ def _bytes(call: Call, path: str, seen: Dict[Inode, bool]) -> int:
     return total
 
 
-def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any]:
+def remove(call: Call, kind: str, name: str, profile: str = "") -> Collected:
     """Remove one release (`kind` "releases", of `profile`) or entry of another kind.
 
     Refused (`in-use`) for what is current, previous or running, and for a job that runs. It is
@@ -150,7 +173,7 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Dict[str, Any
         _refuse_release(call, profile, name)
         path = os.path.join(call.root, "profiles", profile, "releases", name)
     elif kind in KINDS:
-        if kind == "jobs" and _job(call, name)["state"] == "running":
+        if kind == "jobs" and _job(call, name, 0)["state"] == "running":
             raise AgentError("in-use", "job %s runs" % name)
         path = os.path.join(call.root, kind, name)
     else:

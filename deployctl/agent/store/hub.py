@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from urllib.parse import quote
 
 from ..core.interface import Call
+from ..wire.stored import ConfigFile, HubFile, Model
 from . import models
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def survey(
     token: Optional[str] = None,
     tensors: bool = False,
     always: bool = False,
-) -> Dict[str, Any]:
+) -> Model:
     """A repository's model as `models.survey` tells it, and what the hub says about it.
 
     More keys: `commit`; `remote`, the files to fetch with `size` and `sha256` (None for small
@@ -55,7 +56,8 @@ def survey(
     if given and not always:
         kept = models.survey(call, place(repo, str(revision)), tensors)
         if kept["exists"] and not kept["damaged"]:
-            return dict(kept, commit=revision, remote=None, error=None)
+            kept["commit"] = revision
+            return kept
     hub = Hub(endpoint, token)
     try:
         told = hub.model(repo, revision or "main")
@@ -64,13 +66,15 @@ def survey(
             raise Refused("invalid", "%s: asked for %s, got %s" % (repo, revision, commit))
         config = hub.config(repo, commit)
     except Refused as refused:
-        error = {"kind": refused.kind, "message": str(refused)}
         absent = models.survey(call, place(repo, str(revision) if given else "unknown"))
-        return dict(absent, commit=revision if given else None, remote=None, error=error)
+        absent["commit"] = revision if given else None
+        absent["error"] = {"kind": refused.kind, "message": str(refused)}
+        return absent
     answer = models.survey(call, place(repo, commit), tensors)
     if answer["config"] is None:
         answer["config"] = config
-    return dict(answer, commit=commit, remote=remote, error=None)
+    answer["commit"], answer["remote"] = commit, remote
+    return answer
 
 
 def place(repo: str, commit: str) -> str:
@@ -78,7 +82,7 @@ def place(repo: str, commit: str) -> str:
     return "@/models/%s-%s" % (repo.replace("/", "--"), commit[:12])
 
 
-def listing(repo: str, told: Dict[str, Any]) -> List[Dict[str, Any]]:
+def listing(repo: str, told: Dict[str, Any]) -> List[HubFile]:
     """The files of a hub's record (`siblings`), each with `name`, `size` and `sha256`; `Refused`
     for a name that leads out of the model's folder, and for an invalid size or digest."""
     entries = told.get("siblings")
@@ -87,7 +91,7 @@ def listing(repo: str, told: Dict[str, Any]) -> List[Dict[str, Any]]:
     return [_file(repo, entry) for entry in entries]
 
 
-def _file(repo: str, entry: Any) -> Dict[str, Any]:
+def _file(repo: str, entry: Any) -> HubFile:
     entry = entry if isinstance(entry, dict) else {}
     name, size, lfs = entry.get("rfilename"), entry.get("size"), entry.get("lfs")
     sha256 = lfs.get("sha256") if isinstance(lfs, dict) else None
@@ -127,7 +131,7 @@ class Hub:
             raise Refused("invalid", "%s: the hub names no commit for %s" % (repo, revision))
         return dict(told)
 
-    def config(self, repo: str, commit: str) -> Optional[Dict[str, Any]]:
+    def config(self, repo: str, commit: str) -> Optional[ConfigFile]:
         """config.json, which only somebody with access is given."""
         try:
             data = self._get("/%s/resolve/%s/config.json" % (repo, commit), repo, commit)

@@ -11,26 +11,40 @@ from typing import Any, Dict, List, Optional
 from ..core.atomic_files import parse_object, relink, replacing
 from ..core.interface import AgentError, Call
 from ..core.regular_files import NotRegular, TooBig, digest, open_regular, read_bytes
+from ..wire.stored import ConfigFile, Model, View
 
 CONFIG_LIMIT = 1 << 20
 HEADER_LIMIT = 32 << 20
+LARGEST = 1 << 62
 """Bytes of a JSON file or header of a model; those of the largest have about a tenth."""
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading a JSON file runs into that is not of the form that it should have."""
 MASK = re.compile(r"^[<\[]\|?_?mask_?\|?[>\]]$", re.IGNORECASE)
 
 
-def survey(call: Call, path: str, tensors: bool = False) -> Dict[str, Any]:
+def survey(call: Call, path: str, tensors: bool = False) -> Model:
     """What lies in a model's folder.
 
     `files` are sizes in bytes by relative name, links followed; `config` is config.json's text
     and SHA-256, None where there is none; `damaged` names files that cannot be whole, with the
     reason; `mask_tokens` are the ids of the tokenizer's tokens that are named like a mask, None
     where it cannot be read; `tensors`, where asked for, are the shapes in the safetensors files.
+    `commit`, `remote` and `error` are a hub's (`hub.survey`).
     """
     place = call.path(path)
-    answer: Dict[str, Any] = {"place": place, "exists": os.path.isdir(place)}
-    answer.update(files={}, bytes=0, config=None, damaged={}, mask_tokens=None)
+    answer: Model = {
+        "place": place,
+        "exists": os.path.isdir(place),
+        "files": {},
+        "bytes": 0,
+        "config": None,
+        "damaged": {},
+        "mask_tokens": None,
+        "tensors": None,
+        "commit": None,
+        "remote": None,
+        "error": None,
+    }
     if not answer["exists"]:
         return answer
     shapes: Dict[str, List[int]] = {}
@@ -89,12 +103,19 @@ def _inspect(
             header = parse_object(file.read(min(length, HEADER_LIMIT)))
         header.pop("__metadata__", None)
         end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
-        shapes.update({key: entry["shape"] for key, entry in header.items()})
+        shapes.update({key: _shape(entry["shape"]) for key, entry in header.items()})
     except (OSError, struct.error, *MALFORMED) as error:
         damaged[name] = "its header cannot be read: %s" % error
         return
     if size != 8 + length + end:
         damaged[name] = "%d bytes, its header promises %d" % (size, 8 + length + end)
+
+
+def _shape(found: List[Any]) -> List[int]:
+    """A tensor's dimensions; raises ValueError where they are none."""
+    if not all(type(size) is int and 0 <= size < LARGEST for size in found):
+        raise ValueError("a shape has other values than whole numbers")
+    return [int(size) for size in found]
 
 
 def _missing_shards(place: str, files: Dict[str, int]) -> Dict[str, str]:
@@ -114,12 +135,13 @@ def _mask_tokens(path: str) -> Optional[List[int]]:
     """`added_tokens_decoder` of a tokenizer_config.json maps ids to tokens (transformers)."""
     try:
         tokens = parse_object(read_bytes(path, HEADER_LIMIT))["added_tokens_decoder"]
-        return sorted(int(i) for i, t in tokens.items() if MASK.match(t["content"]))
+        found = sorted(int(i) for i, t in tokens.items() if MASK.match(t["content"]))
+        return found if all(abs(i) < LARGEST for i in found) else None
     except (OSError, *MALFORMED):
         return None
 
 
-def read_config(path: str) -> Optional[Dict[str, Any]]:
+def read_config(path: str) -> Optional[ConfigFile]:
     """A config.json as text, digest, mode and link; None where there is none."""
     try:
         data = read_bytes(path, CONFIG_LIMIT)
@@ -128,12 +150,13 @@ def read_config(path: str) -> Optional[Dict[str, Any]]:
     except (NotRegular, TooBig) as error:
         kind = "too-big" if isinstance(error, TooBig) else "not-a-file"
         raise AgentError(kind, str(error)) from error
-    mode = os.stat(path).st_mode & 0o7777
-    link = os.readlink(path) if os.path.islink(path) else None
-    return dict(config_of(data), mode=mode, link=link)
+    found = config_of(data)
+    found["mode"] = os.stat(path).st_mode & 0o7777
+    found["link"] = os.readlink(path) if os.path.islink(path) else None
+    return found
 
 
-def config_of(data: bytes) -> Dict[str, Any]:
+def config_of(data: bytes) -> ConfigFile:
     """The text and SHA-256 of a config.json's bytes."""
     return {
         "text": data.decode("utf-8", "replace"),
@@ -143,7 +166,7 @@ def config_of(data: bytes) -> Dict[str, Any]:
     }
 
 
-def view(call: Call, source: str, path: str) -> Dict[str, Any]:
+def view(call: Call, source: str, path: str) -> View:
     """Make a release's own view of a model: weights are links, config.json is a file.
 
     The config is the source's, byte for byte, where the view has none yet; one that is there
@@ -178,7 +201,7 @@ def _own_config(origin: str, path: str) -> None:
         file.write(read_bytes(origin, CONFIG_LIMIT))
 
 
-def _described(place: str) -> Dict[str, Any]:
+def _described(place: str) -> View:
     links = {}
     broken = []
     for name in _files(place):
@@ -191,7 +214,7 @@ def _described(place: str) -> Dict[str, Any]:
     return {"place": place, "links": links, "broken": broken, "config": config}
 
 
-def views(call: Call, profile: str) -> Dict[str, Any]:
+def views(call: Call, profile: str) -> Dict[str, View]:
     """The drafter views of a profile's releases, by release: links, broken ones, config."""
     releases = call.path("@/profiles/%s/releases" % profile)
     found = {}

@@ -15,6 +15,7 @@ from ..core.atomic_files import read_json, replacing, write_json
 from ..core.interface import AgentError, Call
 from ..core.regular_files import open_regular, read_piece
 from ..supervision.unit_files import Unit
+from ..wire.stored import KeptLog, LogKept
 
 PREPARED = "prepared.json"
 FAILED = "failed.json"
@@ -57,7 +58,7 @@ def _failure(told: Dict[str, Any]) -> Dict[str, Any]:
     return {"run": told.get("failed_in"), "error": told.get("error")}
 
 
-def failed(call: Call, profile: str) -> Dict[str, Any]:
+def failed(call: Call, profile: str) -> Dict[str, Dict[str, Any]]:
     """The releases that failed and never were complete, with what was noted, by id."""
     found = _noted(call, profile, FAILED)
     releases = call.path("@/profiles/%s/releases" % profile)
@@ -68,12 +69,12 @@ def failed(call: Call, profile: str) -> Dict[str, Any]:
     }
 
 
-def rehearsed(call: Call, profile: str) -> Dict[str, Any]:
+def rehearsed(call: Call, profile: str) -> Dict[str, Dict[str, Any]]:
     """What the last rehearsal of each release has shown, by id."""
     return _noted(call, profile, REHEARSED)
 
 
-def _noted(call: Call, profile: str, file: str) -> Dict[str, Any]:
+def _noted(call: Call, profile: str, file: str) -> Dict[str, Dict[str, Any]]:
     releases = call.path("@/profiles/%s/releases" % profile)
     names = sorted(os.listdir(releases)) if os.path.isdir(releases) else []
     # Hidden ones are on their way out.
@@ -81,7 +82,7 @@ def _noted(call: Call, profile: str, file: str) -> Dict[str, Any]:
     return {name: told for name, told in notes.items() if told is not None}
 
 
-def keep_log(call: Call, profile: str, release: str) -> Dict[str, Any]:
+def keep_log(call: Call, profile: str, release: str) -> LogKept:
     """Copy the server's log into the directory of its release before the next start turns it over.
 
     `kept` is false where the server that ran last is of another release.
@@ -95,7 +96,7 @@ def keep_log(call: Call, profile: str, release: str) -> Dict[str, Any]:
     return {"kept": True}
 
 
-def log(call: Call, profile: str, release: str, limit: int = 262144) -> Dict[str, Any]:
+def log(call: Call, profile: str, release: str, limit: int = 262144) -> KeptLog:
     """The end of a release's kept log, at most `limit` bytes; `text` is None where none is kept."""
     path = os.path.join(_folder(call, profile, release), LOG)
     if not os.path.exists(path):

@@ -17,6 +17,7 @@ from ..core.atomic_files import parse_object, read_json, relink, write_text
 from ..core.interface import AgentError, Call
 from ..core.regular_files import open_regular
 from ..wire.answers import Current, Held, Recorded, Releases
+from ..wire.stored import Directory, SealBroken, Written
 
 LEDGER_TAIL = 50
 BROKEN = "broken.json"
@@ -152,7 +153,7 @@ def _named(text: str) -> Dict[str, Any]:
         return {"run": "unknown"}
 
 
-def prepare(call: Call, profile: str, release: str, environment: str) -> Dict[str, Any]:
+def prepare(call: Call, profile: str, release: str, environment: str) -> Directory:
     """Make a release's directory and its link to the environment."""
     directory = os.path.join(_home(call, profile), "releases", release)
     os.makedirs(directory, exist_ok=True)
@@ -163,14 +164,14 @@ def prepare(call: Call, profile: str, release: str, environment: str) -> Dict[st
     return {"directory": directory}
 
 
-def seal(call: Call, profile: str, release: str, manifest: Dict[str, Any]) -> Dict[str, Any]:
+def seal(call: Call, profile: str, release: str, manifest: Dict[str, Any]) -> Written:
     """Write a release's manifest: from now on the release is complete."""
     path = os.path.join(_home(call, profile), "releases", release, "manifest.json")
     _replace(path, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
     return {"path": path}
 
 
-def seal_environment(call: Call, key: str, seal: Dict[str, Any]) -> Dict[str, Any]:
+def seal_environment(call: Call, key: str, seal: Dict[str, Any]) -> Written:
     """Mark an environment as proven whole."""
     folder = os.path.join(call.root, "environments", key)
     path = os.path.join(folder, "seal.json")
@@ -180,7 +181,7 @@ def seal_environment(call: Call, key: str, seal: Dict[str, Any]) -> Dict[str, An
     return {"path": path}
 
 
-def break_seal(call: Call, key: str, why: List[str]) -> Dict[str, Any]:
+def break_seal(call: Call, key: str, why: List[str]) -> SealBroken:
     """An environment counts as never proven from now on. `broken` is false where it had no seal.
 
     The old seal stays beside it as `broken.json`, with what was found wrong.

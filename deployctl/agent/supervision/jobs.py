@@ -15,7 +15,7 @@ from ..core.interface import AgentError, Call
 from ..core.regular_files import read_piece
 from ..processes.processes import stop as stop_processes
 from ..processes.processes import stop_all
-from ..wire.answers import JobLogPart
+from ..wire.jobs import JobLogPart, JobStarted, JobState
 from .job_files import JobFiles, members
 from .launching import launch
 from .supervisor import GRACE
@@ -33,7 +33,7 @@ def start(
     stall: float = 900.0,
     limit: Optional[float] = None,
     label: Optional[Dict[str, Any]] = None,
-) -> Dict[str, Any]:
+) -> JobStarted:
     """Start a job, or attach to the one of this id that runs (`started` is then false).
 
     A step is ``{"phase", "argv", "env", "secrets", "cwd", "optional", "when", "lock"}``; `when` is
@@ -65,16 +65,14 @@ def start(
             launch(call, files, dict(spec, umask=call.umask))
     finally:
         os.close(starting)
-    return dict(state(call, id), started=started)
+    return {**state(call, id), "started": started}
 
 
-def state(call: Call, id: str) -> Dict[str, Any]:
-    """How a job stands: ``{"id", "state", "phase", "rc", "why", "seconds", "steps", "label",
-    "log", "log_size", "members", "scope", "unscoped"}``. `scope` is its control group's unit; where
-    it has none, `unscoped` says why."""
+def state(call: Call, id: str) -> JobState:
+    """How a job stands. `scope` is its control group's unit; where it has none, `unscoped` says
+    why."""
     files = JobFiles.of(call.path(JOBS), id)
     answer, recorded = _standing(files)
-    answer["id"] = id
     if recorded is None:
         return answer
     # A supervisor that has recorded its outcome is about to end: no work is in progress.
@@ -89,31 +87,33 @@ def state(call: Call, id: str) -> Dict[str, Any]:
     return answer
 
 
-def _standing(files: JobFiles) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]]]:
+def _standing(files: JobFiles) -> Tuple[JobState, Optional[Dict[str, Any]]]:
     """What the job's own files say, and its recorded state; cheap enough to ask often."""
     # The lock is looked at first: an outcome that is written in between is then still found.
     alive = files.alive()
     recorded = files.recorded()
-    answer: Dict[str, Any] = {"state": "none", "log": files.log, "log_size": 0}
+    answer: JobState = {"id": files.id, "state": "none", "log": files.log, "log_size": 0}
     if recorded is None:
         return answer, None
-    answer.update(
-        state=recorded.get("outcome") or ("running" if alive else "lost"),
-        phase=recorded["phase"],
-        rc=recorded.get("rc"),
-        why=recorded.get("why", ""),
-        pid=recorded["pid"],
-        start=recorded["start"],
-        started_at=recorded["started"],
-        scope=recorded.get("scope"),
-        unscoped=recorded.get("unscoped", ""),
-        steps=recorded["steps"],
-    )
-    answer["log_size"] = _size(files.log)
+    answer = {
+        "id": files.id,
+        "state": recorded.get("outcome") or ("running" if alive else "lost"),
+        "log": files.log,
+        "log_size": _size(files.log),
+        "phase": recorded["phase"],
+        "rc": recorded.get("rc"),
+        "why": recorded.get("why", ""),
+        "pid": recorded["pid"],
+        "start": recorded["start"],
+        "started_at": recorded["started"],
+        "scope": recorded.get("scope"),
+        "unscoped": recorded.get("unscoped", ""),
+        "steps": recorded["steps"],
+    }
     return answer, recorded
 
 
-def follow(call: Call, id: str, offset: int = 0) -> Dict[str, Any]:
+def follow(call: Call, id: str, offset: int = 0) -> JobState:
     """Emit the log from `offset` on as ``{"text", "offset"}``, each new ``{"phase"}`` and ninja's
     counters as ``{"fraction", "detail"}`` until the job has ended; returns its final state."""
     files = JobFiles.of(call.path(JOBS), id)
@@ -146,7 +146,7 @@ def log(call: Call, id: str, offset: int = 0, limit: int = PIECE) -> JobLogPart:
     return {"text": text, "offset": piece.begin + len(piece.data), "size": piece.size}
 
 
-def stop(call: Call, id: str, grace: float = GRACE) -> Dict[str, Any]:
+def stop(call: Call, id: str, grace: float = GRACE) -> JobState:
     """End a job and everything it started; returns its state. Nothing happens to one that has
     ended, except that processes it left behind are ended too."""
     files = JobFiles.of(call.path(JOBS), id)
@@ -162,7 +162,7 @@ def stop(call: Call, id: str, grace: float = GRACE) -> Dict[str, Any]:
     return state(call, id)
 
 
-def listing(call: Call) -> List[Dict[str, Any]]:
+def listing(call: Call) -> List[JobState]:
     """Every job of this host and how it stands."""
     directory = call.path(JOBS)
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []

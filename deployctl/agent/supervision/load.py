@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from ..core.interface import Call
 from ..network.network import http
+from ..wire.answers import Requests
 
 PAUSE = 0.2
 PATIENCE = 1.0
@@ -42,7 +43,7 @@ class Watch:
         if self._url:
             self._thread.join()
 
-    def told(self) -> Dict[str, Optional[int]]:
+    def told(self) -> Requests:
         """Requests `in_flight` at the stop, and how many were `cut_off`: all of them where the
         server ends at once, at most the last count where it lets them end first."""
         return {"in_flight": self.first, "cut_off": self.last}

@@ -22,7 +22,7 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
-from ..wire.answers import LogPart, UnitState
+from ..wire.answers import LogPart, UnitState, UnitStopped
 from . import systemd
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
@@ -206,7 +206,7 @@ def keep(
     return state(call, name)
 
 
-def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str, Any]:
+def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> UnitStopped:
     """End the server, its engine cores and its workers; returns who went how.
 
     `load` is the URL at which it counts its requests: `requests` then says how many were in flight
@@ -221,7 +221,8 @@ def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> Dict[str
         tracks = LOAD_OPTION in spec.get("argv", ())
         with Watch(call, load if tracks else "", _drain(spec.get("argv", ()))) as watch:
             stopped = _stop(call, unit, grace)
-    return dict(stopped, requests=watch.told())
+    stopped["requests"] = watch.told()
+    return stopped
 
 
 def _drain(argv: Sequence[str]) -> float:
@@ -233,12 +234,18 @@ def _drain(argv: Sequence[str]) -> float:
     return 0.0
 
 
-def _absent() -> Dict[str, Any]:
-    gone = {"was": "absent", "gone": [], "killed": [], "left": [], "state": "absent"}
-    return dict(gone, requests={"in_flight": None, "cut_off": None})
+def _absent() -> UnitStopped:
+    return {
+        "was": "absent",
+        "gone": [],
+        "killed": [],
+        "left": [],
+        "state": "absent",
+        "requests": {"in_flight": None, "cut_off": None},
+    }
 
 
-def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
+def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
     name, spec = unit.name, unit.spec()
     if spec is None:
         return _absent()
@@ -266,6 +273,7 @@ def _stop(call: Call, unit: Unit, grace: float) -> Dict[str, Any]:
         "killed": rest.killed,
         "left": [processes.describe_process(m) for m in left],
         "state": state(call, name)["state"],
+        "requests": {"in_flight": None, "cut_off": None},
     }
 
 

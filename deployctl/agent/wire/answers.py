@@ -47,6 +47,24 @@ class UnitState(UnitIdentity, total=False):
     io: Optional[Dict[str, int]]
 
 
+class Requests(TypedDict):
+    """Requests in flight when a server was stopped, and those cut off; None: it does not count."""
+
+    in_flight: Optional[int]
+    cut_off: Optional[int]
+
+
+class UnitStopped(TypedDict):
+    """How a unit ended; `units.stop` describes it."""
+
+    was: str
+    gone: List[int]
+    killed: List[int]
+    left: List[Process]
+    state: str
+    requests: Requests
+
+
 class LogPart(TypedDict):
     """A part of a unit's log; `offset` is where to go on."""
 
@@ -54,14 +72,6 @@ class LogPart(TypedDict):
     offset: int
     size: int
     turned: bool
-
-
-class JobLogPart(TypedDict):
-    """A part of a job's log; `offset` is where to go on."""
-
-    text: str
-    offset: int
-    size: int
 
 
 class Listener(TypedDict):
@@ -73,6 +83,22 @@ class Listener(TypedDict):
     holders: List[Process]
     unknown: Optional[str]
     outgoing: Optional[List[int]]
+
+
+class HttpAnswer(TypedDict):
+    """What an HTTP server answered; `error` says why it did not, and then `status` is None."""
+
+    status: Optional[int]
+    body: str
+    error: Optional[str]
+    seconds: float
+
+
+class Relayed(TypedDict):
+    """Bytes that a relayed connection carried."""
+
+    sent: int
+    received: int
 
 
 class FileContent(TypedDict):
@@ -95,6 +121,34 @@ class FileWritten(TypedDict):
     sha256: str
     size: int
     mode: int
+
+
+class Entry(TypedDict):
+    """An entry of a directory; `kind` is file, directory, link or other."""
+
+    kind: str
+    size: int
+    mode: int
+    modified: float
+    link: Optional[str]
+
+
+class Listing(TypedDict):
+    """The entries of a directory by name."""
+
+    path: str
+    exists: bool
+    entries: Dict[str, Entry]
+
+
+class TreeDigest(TypedDict):
+    """One SHA-256 over everything below a directory; None where there is none."""
+
+    path: str
+    exists: bool
+    sha256: Optional[str]
+    files: int
+    bytes: int
 
 
 class Disk(TypedDict):
@@ -139,26 +193,3 @@ class Recorded(TypedDict):
 
     recorded: bool
     time: float
-
-
-RESULTS: Dict[str, Any] = {
-    "environment.builders": List[Process],
-    "files.disk": Disk,
-    "files.read": FileContent,
-    "files.remove_tree": Removed,
-    "files.write": FileWritten,
-    "jobs.log": JobLogPart,
-    "network.listener": Listener,
-    "processes.describe": Process,
-    "releases.ledger": List[Dict[str, Any]],
-    "releases.lock": Held,
-    "releases.profiles": List[str],
-    "releases.record": Recorded,
-    "releases.state": Releases,
-    "releases.switch": Current,
-    "units.keep": UnitState,
-    "units.log": LogPart,
-    "units.start": UnitState,
-    "units.state": UnitState,
-}
-"""The types of answers by operation; one that is not here gives JSON of any shape."""

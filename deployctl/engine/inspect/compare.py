@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployctl.agent.wire.answers import Releases
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.entries import made_from
@@ -12,6 +13,7 @@ from deployctl.engine.ledger.rollback import resolve
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.strategies import slots
+from deployctl.hosts.operations import release_status, releases
 from deployctl.hosts.session import Session
 from deployctl.steps import registry
 from deployctl.steps.launch import LaunchStep
@@ -87,7 +89,7 @@ def _figure(manifest: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def _releases(session: Session, profile: Profile) -> tuple[dict[str, Any], dict[str, Any]]:
+def _releases(session: Session, profile: Profile) -> tuple[Releases, dict[str, Any]]:
     """A profile's releases as `releases.state` has them, those that failed among them, and those
     alone. With slots, current is what the live one serves and previous what the other one did."""
     serving = slots.serving(session, profile)
@@ -95,15 +97,15 @@ def _releases(session: Session, profile: Profile) -> tuple[dict[str, Any], dict[
     if slots.blue_green(profile):
         name = f"{profile.name}.{slots.idle(profile, serving)}"
         beside, more = _of_one(session, name)
-        releases = {**beside["releases"], **found["releases"]}
-        found = {**found, "previous": beside["current"], "releases": releases}
+        found["releases"] = {**beside["releases"], **found["releases"]}
+        found["previous"] = beside["current"]
         failed = {**more, **failed}
     return found, failed
 
 
-def _of_one(session: Session, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    found = session.call("releases.state", profile=name, last=1)
-    failed = session.call("release_status.failed", profile=name)
+def _of_one(session: Session, name: str) -> tuple[Releases, dict[str, Any]]:
+    found = session.call(releases.state, profile=name, last=1)
+    failed = session.call(release_status.failed, profile=name)
     # One that failed has no manifest, and what was noted of it is of the same form.
     found["releases"].update(failed)
     return found, failed
@@ -116,7 +118,7 @@ def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         found, failed = _releases(connected.session, profile)
         ids = [resolve(profile.name, found, name) for name in (one, other)]
-        old, new = (found["releases"][name] for name in ids)
+        old, new = (found["releases"][name] or {} for name in ids)
         errors = {name: failed[name]["error"] for name in ids if name in failed}
         return {"old": ids[0], "new": ids[1], "failed": errors, **manifests(old, new)}
 

@@ -9,7 +9,8 @@ from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.plan import ask
-from deployctl.steps.interface import Deployment, Question
+from deployctl.steps import facts
+from deployctl.steps.interface import Deployment
 from deployctl.steps.preflight import PreflightStep, findings_of
 
 SCHEMA = "deployctl.doctor/1"
@@ -17,12 +18,11 @@ SCHEMA = "deployctl.doctor/1"
 
 def examine(profile: Profile) -> dict[str, Any]:
     """Every finding on every host of the profile; one round trip a host and node."""
-    releases = Question("releases", "releases.state", {"profile": profile.name})
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         wanted = Deployment(profile, host)
-        asked = {q.key: q for q in (releases, *PreflightStep().questions(wanted))}
-        answers, _ = ask(connected, asked)
+        asked = (facts.release_state(wanted), *PreflightStep().questions(wanted))
+        answers, _ = ask(connected, {str(q.key): q for q in asked})
         return {"findings": [finding.tell() for finding in findings_of(wanted, answers)]}
 
     return {"schema": SCHEMA, "profile": profile.name, "hosts": fan_out(profile, look)}

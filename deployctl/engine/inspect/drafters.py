@@ -18,9 +18,11 @@ from deployctl.engine.run.plan import ask, questions, unanswered
 from deployctl.engine.strategies import slots
 from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed, UsageError
 from deployctl.hosts.local import LocalTransport
+from deployctl.hosts.operations import files
 from deployctl.hosts.session import Session
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
+from deployctl.steps.facts import RELEASES, VIEWS
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.drafters import edits, several
@@ -85,8 +87,8 @@ def _in_use(session: Session, wanted: Deployment, answers: Answers, name: str) -
 
 def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
     profile, host = wanted.profile, wanted.host
-    release = answers["releases"]["current"]
-    view = answers["drafter.views"].get(release) if release else None
+    release = answers[RELEASES]["current"]
+    view = answers[VIEWS].get(release) if release else None
     if view is None or view["config"] is None:
         raise UsageError(
             f"{host.name}: no release with a drafter is deployed here",
@@ -109,8 +111,8 @@ def _read(session: Session, wanted: Deployment, answers: Answers) -> InUse:
 
 def _checks(session: Session, wanted: Deployment, answers: Answers, config: Desired) -> list[Check]:
     """The checks against what the current release was built from, and what was probed of it."""
-    releases = answers["releases"]
-    manifest = releases["releases"].get(releases["current"]) or {}
+    releases = answers[RELEASES]
+    manifest = releases["releases"].get(releases["current"] or "") or {}
     key = str((manifest.get("identity") or {}).get("environment"))
     known = installed(
         session, f"@/environments/{key}", wanted.profile.build.source.release, lambda line: None
@@ -120,13 +122,13 @@ def _checks(session: Session, wanted: Deployment, answers: Answers, config: Desi
     return checks_of(wanted, answers, config, known, layer_offset(fixes))
 
 
-def _as_wanted(subject: InUse) -> Iterator[Check]:
+def _as_wanted(used: InUse) -> Iterator[Check]:
     """Whether a config is what its profile wants: a stale one may look right in itself."""
-    if subject.wanted is None:
+    if used.wanted is None:
         return
     wrong = "; ".join(
         f"{one['key']} is {json.dumps(one['actual'])}, wanted {json.dumps(one['wanted'])}"
-        for one in subject.differences()
+        for one in used.differences()
     )
     yield judged("as_wanted", bool(wrong), wrong)
 
@@ -169,15 +171,15 @@ def check_file(
     with several drafters of which none can be chosen.
     """
     chosen, why = _one_of(path, method)
-    subject = in_file(chosen, overrides)
-    config = parse(subject.text)
+    used = in_file(chosen, overrides)
+    config = parse(used.text)
     against = {} if target is None else parse(in_file(_config_json(target)).text)
     known = several.method_of(config, method)
     if isinstance(known, Check):
         checks = [known]
     else:
         checks = check(config, Circumstances(against, known, tokens))
-    return replace(subject, checks=(*why, *checks, *_as_wanted(subject)))
+    return replace(used, checks=(*why, *checks, *_as_wanted(used)))
 
 
 def _one_of(path: Path, method: str | None) -> tuple[Path, tuple[Check, ...]]:
@@ -216,9 +218,9 @@ def set_in_file(path: Path, overrides: Mapping[str, Any], new: bool = False) -> 
 
     `new` allows keys that it lacks and that have no known reader; so for `set_on_hosts`.
     """
-    subject = in_file(path)
-    made = _edited(subject, overrides)
-    _refuse(subject, edits.refused(parse(subject.text), made.config), ("keys",) if new else ())
+    used = in_file(path)
+    made = _edited(used, overrides)
+    _refuse(used, edits.refused(parse(used.text), made.config), ("keys",) if new else ())
     with tempfile.TemporaryDirectory(prefix="deployctl-") as root, _here(root) as session:
         _write(session, str(path.absolute()), made)
     return made
@@ -236,21 +238,21 @@ def set_on_hosts(
     for host in profile.hosts:
         with connect(host) as connected:
             wanted, answers = _asked(profile, host, connected.session)
-            subject = _in_use(connected.session, wanted, answers, profile.name)
-            made = _edited(subject, overrides)
-            _refuse(subject, edits.refused(parse(subject.text), made.config), softened)
+            used = _in_use(connected.session, wanted, answers, profile.name)
+            made = _edited(used, overrides)
+            _refuse(used, edits.refused(parse(used.text), made.config), softened)
             # A key that was put there on purpose is not held against the next change.
-            _refuse(subject, _checks(connected.session, wanted, answers, made), ("keys",))
-            _write(connected.session, subject.path, made)
-            done.append((subject, made))
+            _refuse(used, _checks(connected.session, wanted, answers, made), ("keys",))
+            _write(connected.session, used.path, made)
+            done.append((used, made))
     return done
 
 
-def _refuse(subject: InUse, checks: Sequence[Check], softened: Sequence[str]) -> None:
+def _refuse(used: InUse, checks: Sequence[Check], softened: Sequence[str]) -> None:
     wrong = [c for c in errors(checks) if c.name not in softened]
     if wrong:
         raise UsageError(
-            f"{subject.host}: the config cannot work, nothing was written",
+            f"{used.host}: the config cannot work, nothing was written",
             "; ".join(f"{c.name}: {c.message}" for c in wrong),
             "correct it, or give --new for new keys"
             if any(c.name == "keys" for c in wrong)
@@ -258,9 +260,9 @@ def _refuse(subject: InUse, checks: Sequence[Check], softened: Sequence[str]) ->
         )
 
 
-def _edited(subject: InUse, overrides: Mapping[str, Any]) -> Desired:
+def _edited(used: InUse, overrides: Mapping[str, Any]) -> Desired:
     try:
-        return desired(subject.text, overrides)
+        return desired(used.text, overrides)
     except DrafterConfigError as error:
         raise UsageError(str(error)) from error
 
@@ -268,8 +270,8 @@ def _edited(subject: InUse, overrides: Mapping[str, Any]) -> Desired:
 def _write(session: Session, path: str, made: Desired) -> None:
     if not made.changed:
         return
-    session.call("files.write", path=path, text=made.text)
-    read = session.call("files.read", path=path)
+    session.call(files.write, path=path, text=made.text)
+    read = session.call(files.read, path=path)
     if read["text"] != made.text:
         raise HostError(session.name, f"{path} does not contain what was written")
 

@@ -12,8 +12,9 @@ from deployctl.config.host import HostSettings
 from deployctl.config.models import ModelSource
 from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import connect
-from deployctl.errors import ConfigError, RemoteError, UsageError
-from deployctl.hosts.session import Call
+from deployctl.errors import ConfigError, UsageError
+from deployctl.hosts.operations import files, releases
+from deployctl.steps import facts
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.models import sources
 from deployctl.steps.servers.serving import gpus_needed, secrets, serve_settings
@@ -87,7 +88,7 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
     """
     host = profile.hosts[0]
     wanted = Deployment(profile, host)
-    drafter = sources.source(wanted, "drafter")
+    drafter = sources.source(wanted, facts.DRAFTER)
     settings = serve_settings(
         wanted, PROGRAM, MODEL, DRAFTER if drafter else None, read(profile.build.source.release)
     )
@@ -123,10 +124,10 @@ def deployed(profile: Profile) -> Mapping[str, Any]:
     """
     host = profile.hosts[0]
     with connect(host) as connected:
-        state = connected.session.call("releases.state", profile=profile.name)
+        state = connected.session.call(releases.state, profile=profile.name)
         current = state["current"]
         path = f"@/profiles/{profile.name}/releases/{current}/launch.json"
-        found = connected.session.call("files.read", path=path) if current else None
+        found = connected.session.call(files.read, path=path) if current else None
     if found is None or not found["exists"]:
         raise UsageError(
             f"{host.name}: no release of profile {profile.name} is deployed",
@@ -172,7 +173,7 @@ def _gpus(profile: Profile) -> int:
 
 def _drafter_config(wanted: Deployment, given: Path | None) -> str | None:
     """The config.json that the drafter must have; None where the profile changes nothing."""
-    drafter, source = wanted.profile.drafter, sources.source(wanted, "drafter")
+    drafter, source = wanted.profile.drafter, sources.source(wanted, facts.DRAFTER)
     if drafter is None or source is None or not drafter.config:
         return None
     try:
@@ -186,11 +187,9 @@ def _drafter_config(wanted: Deployment, given: Path | None) -> str | None:
 
 def _upstream(wanted: Deployment, source: ModelSource) -> str:
     if source.bundled is not None:
-        return sources.config_text(wanted, Answers({}), "drafter")
-    question = sources.question(wanted, "drafter")
+        return sources.config_text(wanted, Answers({}), facts.DRAFTER)
+    question = sources.question(wanted, facts.DRAFTER)
     assert question is not None, "there is a drafter model"
     with connect(wanted.host) as connected:
-        (answer,) = connected.session.ask([Call(question.op, question.args)])
-    if isinstance(answer, RemoteError):
-        raise answer
-    return sources.config_text(wanted, Answers({"drafter": answer}), "drafter")
+        answer = connected.session.follow(question.call, None)
+    return sources.config_text(wanted, Answers({question.key: answer}), question.key)

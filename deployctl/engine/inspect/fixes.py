@@ -11,6 +11,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.engine.run.connect import connect
 from deployctl.errors import DeployError, UsageError
+from deployctl.hosts.operations import environment, modules, releases
 from deployctl.hosts.session import Session
 from deployctl.vllm.fixes.registry import probe_source
 
@@ -60,18 +61,18 @@ def on_host(host: HostSettings, path: str | None) -> list[dict[str, Any]]:
 def _current(session: Session) -> dict[str, str]:
     """The environments' packages by the profiles that serve them."""
     found = {}
-    for profile in session.call("releases.profiles"):
-        current = session.call("releases.state", profile=profile)["current"]
+    for profile in session.call(releases.profiles):
+        current = session.call(releases.state, profile=profile)["current"]
         if current is not None:
             place = f"@/profiles/{profile}/releases/{current}/environment"
-            facts = session.call("environment.complete", environment=place)
+            facts = session.call(environment.complete, environment=place)
             found[f"{profile} {current}"] = str(facts["site_packages"])
     return found
 
 
 def _ask(session: Session, tree: str) -> dict[str, Any]:
     report = session.call(
-        "modules.run",
+        modules.run,
         source=probe_source(),
         function="examine",
         args={"tree": tree},

@@ -13,6 +13,7 @@ from deployctl.config.inventories.interface import EVERY, Inventory, InventoryEr
 from deployctl.config.inventories.registry import READERS
 from deployctl.config.inventory import ProxmoxInventory
 from deployctl.errors import DeployError, RemoteError
+from deployctl.hosts.operations import modules
 from deployctl.hosts.session import Session
 from deployctl.hosts.transports import transport
 
@@ -28,7 +29,7 @@ def read(settings: ProxmoxInventory, folder: Path) -> Inventory:
     source = resources.files("deployctl.engine.inspect").joinpath("pvesh.py").read_text("utf-8")
     try:
         with Session(transport(node), root=node.root, python=node.python) as session:
-            answer = session.call("modules.run", source=source, function="resources")
+            answer = session.call(modules.run, source=source, function="resources")
     except RemoteError as error:
         raise InventoryError(f"node {node.name}: pvesh: {error}") from error
     except DeployError as error:

@@ -9,6 +9,7 @@ from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.errors import UsageError
+from deployctl.hosts.operations import jobs
 
 SCHEMA = "deployctl.jobs/1"
 
@@ -20,12 +21,12 @@ def stop(profile: Profile, job: str) -> dict[str, Any]:
 
     def end(host: HostSettings, connected: Connected) -> dict[str, Any]:
         session = connected.session
-        known = {str(one["id"]): str(one["state"]) for one in session.call("jobs.listing")}
+        known = {one["id"]: one["state"] for one in session.call(jobs.listing)}
         running.extend(name for name, state in known.items() if state == "running")
         if job not in known:
             return {}
-        ended = session.call("jobs.stop", id=job)
-        told = {"was": known[job], "state": ended["state"], "members": ended["members"]}
+        ended = session.call(jobs.stop, id=job)
+        told = {"was": known[job], "state": ended["state"], "members": ended.get("members", [])}
         return {"job": job, **told}
 
     hosts = [host for host in fan_out(profile, end) if "job" in host or "error" in host]

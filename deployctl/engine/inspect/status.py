@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from deployctl import cancel
+from deployctl.agent.wire.answers import FileContent, HttpAnswer, Listener, Releases, UnitState
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run import recovery
@@ -14,15 +15,23 @@ from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.plan import ask
 from deployctl.engine.strategies import slots
 from deployctl.errors import NotReady, UsageError
-from deployctl.hosts.session import Session
+from deployctl.hosts.operations import files, jobs, network, release_status, releases, units
+from deployctl.hosts.session import Call, Session
 from deployctl.steps import registry
 from deployctl.steps.drafter import DrafterStep
+from deployctl.steps.facts import NO_UNIT, PORT, RELEASES, UNIT, known_releases, known_unit
 from deployctl.steps.gpus import gpu_snapshot
-from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
+from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
+from deployctl.steps.ready import HEALTH
 from deployctl.steps.servers import life
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
 from deployctl.steps.servers.stopping import base_url
+
+CONFIG = Key[FileContent]("config")
+FRONT = Key[UnitState]("front")
+FRONT_PORT = Key[Listener]("front.port")
+FRONT_LEDGER = Key[list[dict[str, Any]]]("front.ledger")
 
 SCHEMA = "deployctl.status/1"
 PAUSE = 2.0
@@ -33,24 +42,14 @@ UNREACHED = {"healthy": False, "state": "unknown"}
 """What is known of a host that could not be asked."""
 
 
-def _questions(profile: Profile) -> dict[str, Question]:
+def _questions(profile: Profile) -> dict[str, Question[Any]]:
     name, serve, url = profile.name, profile.serve, base_url(profile)
-    asked = [
-        Question("releases", "releases.state", {"profile": name, "last": 20}),
-        Question("unit", "units.state", {"name": name}),
-        Question("port", "network.listener", {"port": serve.port}),
-        Question(
-            "health",
-            "network.http",
-            {
-                "method": "GET",
-                "url": f"{url}/health",
-                "timeout": 5,
-            },
-        ),
-        Question(
-            "config", "files.read", {"path": f"@/profiles/{name}/current/drafter/config.json"}
-        ),
+    asked: list[Question[Any]] = [
+        Question(RELEASES, Call(releases.state, profile=name, last=20)),
+        Question(UNIT, Call(units.state, name=name)),
+        Question(PORT, Call(network.listener, port=serve.port)),
+        Question(HEALTH, Call(network.http, method="GET", url=f"{url}/health", timeout=5)),
+        Question(CONFIG, Call(files.read, path=f"@/profiles/{name}/current/drafter/config.json")),
     ]
     return {question.key: question for question in (*asked, *life.questions(profile))}
 
@@ -62,7 +61,7 @@ def survey(profile: Profile) -> dict[str, Any]:
         serving = slots.serving(connected.session, profile)
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
-        if life.waits(answers) and _answers(answers.get("health")):
+        if life.waits(answers) and _answers(answers.get(HEALTH)):
             answers = answers.renewed(_made(serving, connected))
         found = {**_host(answers), "unit": serving.name}
         if found["state"] in GONE:
@@ -79,17 +78,17 @@ def _made(serving: Profile, connected: Connected) -> Answers:
     readings = []
     for pause in (0.0, PAUSE):
         cancel.sleep(pause)
-        readings.append(connected.session.call("network.http", method="GET", url=url))
+        readings.append(connected.session.call(network.http, method="GET", url=url))
     return Answers({life.MADE: life.made(readings)})
 
 
 def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
     """What processes of ours still run, and hold GPUs, of a server that is gone; one more round
     trip. `left_unknown` says why that is unknown."""
-    asked = {question.key: question for question in gpu_snapshot.questions(wanted)}
+    asked = {str(question.key): question for question in gpu_snapshot.questions(wanted)}
     answers, _ = ask(connected, asked)
     try:
-        now = gpu_snapshot.scene(wanted, answers)
+        now = gpu_snapshot.snapshot(wanted, answers)
     except Unanswered as error:
         return {"left": [], "left_unknown": str(error.args[0])}
     ours = [verdict for verdict in now.selection.stop if verdict.word == "ours"]
@@ -97,54 +96,51 @@ def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
     return {"left": [gpu_snapshot.in_words(v) for v in ours], "left_unknown": blind or None}
 
 
-def _front_questions(profile: Profile) -> dict[str, Question]:
+def _front_questions(profile: Profile) -> dict[str, Question[Any]]:
     """What stands before the slots of a blue-green profile: clients reach them through it alone."""
     if not slots.blue_green(profile):
         return {}
     return {
-        "front": Question("front", "units.state", {"name": profile.name}),
-        "front.port": Question("front.port", "network.listener", {"port": profile.serve.port}),
-        "front.ledger": Question("front.ledger", "releases.ledger", {"profile": profile.name}),
+        FRONT: Question(FRONT, Call(units.state, name=profile.name)),
+        FRONT_PORT: Question(FRONT_PORT, Call(network.listener, port=profile.serve.port)),
+        FRONT_LEDGER: Question(FRONT_LEDGER, Call(releases.ledger, profile=profile.name)),
     }
 
 
 def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
-    unit, port = answers.get("front") or {}, answers.get("front.port") or {}
-    listening = port.get("listening")
-    front = {"state": unit.get("state", "unknown"), "listening": listening}
+    unit, port = answers.get(FRONT) or NO_UNIT, answers.get(FRONT_PORT)
+    front = {"state": unit["state"], "listening": port and port["listening"]}
     healthy = found["healthy"] and front == {"state": "running", "listening": True}
-    entries = answers.get("front.ledger") or []
+    entries = answers.get(FRONT_LEDGER) or []
     # The whole run's, beside which a slot keeps those of its own part.
     runs = {"last_run": _last_run(entries), "open_run": recovery.open_entry(entries)}
     return {**found, **(runs if entries else {}), "front": front, "healthy": healthy}
 
 
 def _host(answers: Answers) -> dict[str, Any]:
-    unit, health = answers.get("unit") or {"state": "unknown"}, answers.get("health")
-    releases = answers.get("releases") or {}
-    current, serving = releases.get("current"), unit.get("release")
-    manifests = releases.get("releases") or {}
-    evidence = (manifests.get(current) or {}).get("evidence", {})
+    unit, health, kept = known_unit(answers), answers.get(HEALTH), known_releases(answers)
+    current, serving, manifests = kept["current"], unit["release"], kept["releases"]
+    evidence = (manifests.get(current or "") or {}).get("evidence", {})
     runs = unit["state"] in RUNNING
     generates, why = life.generates(answers)
-    ledger = releases.get("ledger") or []
+    ledger = kept["ledger"]
     judged = serving if runs else current
     other = runs and serving != current
-    gates = _gates(ledger, judged, (manifests.get(judged) or {}).get("evidence", {}))
+    gates = _gates(ledger, judged, (manifests.get(judged or "") or {}).get("evidence", {}))
     return {
         "current": current,
-        "previous": releases.get("previous"),
+        "previous": kept["previous"],
         "serving": serving if runs else None,
         "last_serving": serving if unit["state"] in GONE else None,
         "unproven_release": other,
-        "environment_damage": _damage(releases, judged),
+        "environment_damage": _damage(kept, judged),
         "state": unit["state"],
-        "pid": unit.get("pid") if runs else None,
+        "pid": unit["pid"] if runs else None,
         "since": unit.get("started") if runs else None,
         "proven": was_proven(unit),
         "restarts": unit.get("restarts", 0),
         "last_exit": _last_exit(unit),
-        "port": answers.get("port"),
+        "port": answers.get(PORT),
         "health": health and {"status": health["status"], "error": health["error"]},
         "generates": generates if runs else None,
         "generates_why": why if runs else "",
@@ -166,24 +162,24 @@ def _host(answers: Answers) -> dict[str, Any]:
     }
 
 
-def _answers(health: Mapping[str, Any] | None) -> bool:
-    return bool(health) and health is not None and health["status"] == 200
+def _answers(health: HttpAnswer | None) -> bool:
+    return health is not None and health["status"] == 200
 
 
-def _damage(releases: dict[str, Any], release: str | None) -> list[str]:
+def _damage(kept: Releases, release: str | None) -> list[str]:
     """What was found wrong with the environment that a release stands on."""
-    manifest = (releases.get("releases") or {}).get(release) or {}
+    manifest = kept["releases"].get(release or "") or {}
     key = (manifest.get("identity") or {}).get("environment")
-    return list((releases.get("broken") or {}).get(key) or ())
+    return list(kept["broken"].get(str(key)) or ())
 
 
-def _last_exit(unit: dict[str, Any]) -> dict[str, Any] | None:
+def _last_exit(unit: UnitState) -> dict[str, Any] | None:
     if unit.get("ended") is None:
         return None
     return {"status": unit["rc"], "time": unit["ended"]}
 
 
-def _loaded_other(evidence: dict[str, Any], unit: dict[str, Any]) -> bool:
+def _loaded_other(evidence: dict[str, Any], unit: UnitState) -> bool:
     """Whether the process is known to have read another config.json than the proven one."""
     proven = evidence.get(DrafterStep.name, {}).get("sha256")
     loaded = (unit.get("loaded") or {}).values()
@@ -192,7 +188,7 @@ def _loaded_other(evidence: dict[str, Any], unit: dict[str, Any]) -> bool:
 
 def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
     """Whether the drafter's config.json differs from what was proven; None where unknown."""
-    config, expected = answers.get("config"), proven.get("sha256")
+    config, expected = answers.get(CONFIG), proven.get("sha256")
     if not config or expected is None:
         return None
     return bool(config["sha256"] != expected)
@@ -230,7 +226,7 @@ def ledger(profile: Profile, last: int) -> dict[str, Any]:
     """The last entries of every host's ledger, oldest first."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        entries = connected.session.call("releases.ledger", profile=profile.name)
+        entries = connected.session.call(releases.ledger, profile=profile.name)
         damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
         return {"runs": _runs(entries)[-last:], "damaged": damaged}
 
@@ -276,10 +272,10 @@ def log(
 
 def _check_written(session: Session, profile: Profile, name: str, job: str | None) -> None:
     """Raise where there is nothing of which there could be a log."""
-    if job is not None and session.call("jobs.state", id=job)["state"] == "none":
-        known = [str(one["id"]) for one in session.call("jobs.listing")]
+    if job is not None and session.call(jobs.state, id=job)["state"] == "none":
+        known = [one["id"] for one in session.call(jobs.listing)]
         raise UsageError(f"there is no job {job}", next=f"jobs: {', '.join(known) or 'none'}")
-    if job is None and session.call("units.state", name=name)["state"] == "absent":
+    if job is None and session.call(units.state, name=name)["state"] == "absent":
         raise NotReady(
             profile.hosts[0].name,
             "logs",
@@ -296,18 +292,16 @@ def _of_release(session: Session, profile: Profile, named: str) -> str:
     """The log of a release's server: the one that ran last, or what was kept when it failed."""
     known: list[str] = []
     for name in (profile.name, *(f"{profile.name}.{slot}" for slot in slots.SLOTS)):
-        releases = session.call("releases.state", profile=name, last=1)["releases"]
-        known += releases
-        for release in releases:
+        there = session.call(releases.state, profile=name, last=1)["releases"]
+        known += there
+        for release in there:
             if not release.startswith(named):
                 continue
-            kept = session.call(
-                "release_status.log", profile=name, release=release, limit=TAIL_BYTES
-            )
-            if session.call("units.state", name=name)["release"] == release:
+            kept = session.call(release_status.log, profile=name, release=release, limit=TAIL_BYTES)
+            if session.call(units.state, name=name)["release"] == release:
                 return _tail(session, name, None)[0]
             if kept["text"] is not None:
-                return str(kept["text"])
+                return kept["text"]
     raise UsageError(
         f"profile {profile.name}: no log of a release {named}",
         "logs are kept of what ran last and of releases that failed",
@@ -322,7 +316,7 @@ def _tail(session: Session, name: str, job: str | None) -> tuple[str, int]:
 def _more(session: Session, name: str, job: str | None, offset: int) -> tuple[str, int]:
     """What the log holds from `offset` (from its end where negative)."""
     if job is not None:
-        part = session.call("jobs.log", id=job, offset=offset, limit=TAIL_BYTES)
-    else:
-        part = session.call("units.log", name=name, offset=offset, limit=TAIL_BYTES)
-    return str(part["text"]), int(part["offset"])
+        found = session.call(jobs.log, id=job, offset=offset, limit=TAIL_BYTES)
+        return found["text"], found["offset"]
+    part = session.call(units.log, name=name, offset=offset, limit=TAIL_BYTES)
+    return part["text"], part["offset"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl import __version__
+from deployctl.agent.wire.gpus import GpuState
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.lock import holder
 from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
@@ -79,7 +80,7 @@ def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
         "failed": [s.step for s in host.steps if s.status == "failed"],
         "error": host.error.what if host.error else None,
         "without_service": host.without_service,
-        "gaps": host.gaps,
+        "gaps": host.outages,
         "restored": host.restored,
         "cut_off": cut_off(step.evidence for step in host.steps if step.status != "unchanged"),
         "figures": figures(host),
@@ -154,7 +155,7 @@ def brief(evidence: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
+def gpu(state: GpuState | None) -> dict[str, Any]:
     """Driver and cards of a host, from its agent's `gpu.state`; empty where unknown."""
     if not state:
         return {}
@@ -162,6 +163,6 @@ def gpu(state: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "present": state["present"],
         "reason": state["reason"],
-        "drivers": sorted({row["driver"] for row in rows if row.get("driver")}),
-        "cards": [row.get("name") for row in rows],
+        "drivers": sorted({driver for row in rows if (driver := row["driver"])}),
+        "cards": [row["name"] for row in rows],
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl.agent.wire.stored import Inventory, Stored, StoredProfile, StoredRelease
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger import lock
@@ -13,12 +14,12 @@ from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.strategies.slots import SLOTS
 from deployctl.errors import RemoteError
+from deployctl.hosts.operations import garbage, releases
 from deployctl.hosts.session import Call
 
 SCHEMA = "deployctl.gc/1"
-SHARED = ("environments", "wheels", "models", "jobs", "caches")
-UNFINISHED = ".part"
-"""What a model's folder is called until its download is whole."""
+UNFINISHED = (".part", ".incoming")
+"""What a folder's name ends with until it was downloaded, or received, as a whole."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,18 @@ class Doomed:
     profile: str = ""
 
 
-def kept_releases(profile: Mapping[str, Any], keep: int) -> dict[str, str]:
+def kept_releases(profile: StoredProfile, keep: int) -> dict[str, str]:
     """The releases of a profile that stay, each with why: current, previous, running, the newest
     sealed ones up to `keep` beside those, and as many that were prepared and not yet launched
     (the newest at the least: it is what the next run is to switch to)."""
     kept = {
-        str(profile[role]): role for role in ("running", "previous", "current") if profile[role]
+        name: role
+        for role, name in (
+            ("running", profile["running"]),
+            ("previous", profile["previous"]),
+            ("current", profile["current"]),
+        )
+        if name
     }
     others = [
         (release["sealed"], name)
@@ -56,39 +63,52 @@ def kept_releases(profile: Mapping[str, Any], keep: int) -> dict[str, str]:
     return kept
 
 
-def doomed(inventory: Mapping[str, Any], profile: str, keep: int) -> list[Doomed]:
+def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
     """What goes. Pure. Other profiles keep all of their releases, and with them what they use;
     a job that runs keeps what it makes."""
     family = (profile, *(f"{profile}.{slot}" for slot in SLOTS))
     gone: list[Doomed] = []
-    staying: list[Mapping[str, Any]] = []
+    staying: list[StoredRelease] = []
     for name, found in inventory["profiles"].items():
-        kept = kept_releases(found, keep) if name in family else found["releases"]
+        kept = kept_releases(found, keep) if name in family else None
         for release, facts in found["releases"].items():
-            if release in kept:
+            if kept is None or release in kept:
                 staying.append(facts)
             else:
                 proven = facts["sealed"] is not None or facts["prepared"] is not None
                 why = "older than the kept ones" if proven else "never proven"
                 gone.append(Doomed("releases", release, facts["bytes"], why, name))
-    used = {str(text) for facts in staying for text in (*facts["models"], *facts["mentions"])}
+    used = {text for facts in staying for text in (*facts["models"], *facts["mentions"])}
     used |= {str(facts["environment"]) for facts in staying}
-    running = [facts["label"] for facts in inventory["jobs"].values() if _runs(facts)]
+    at_work = {n: job for n, job in inventory["jobs"].items() if job["state"] == "running"}
+    running = [job["label"] for job in at_work.values()]
     used |= {str(value) for label in running for value in label.values()}
     names = {part for text in used for part in text.split("/")}
-    for kind in SHARED:
+    shared: dict[str, Mapping[str, Stored]] = {
+        "environments": inventory["environments"],
+        "wheels": inventory["wheels"],
+        "models": inventory["models"],
+        "jobs": inventory["jobs"],
+        "caches": inventory["caches"],
+        "shipping": inventory["shipping"],
+    }
+    for kind, entries in shared.items():
         if kind == "wheels" and any("key" in label for label in running):
             # A build that runs has made one that nothing names yet, or is about to install one.
             continue
-        for name, facts in inventory[kind].items():
-            if name.removesuffix(UNFINISHED) not in names and not _runs(facts):
-                gone.append(Doomed(kind, name, facts["bytes"], "no release refers to it"))
+        for name, entry in entries.items():
+            # A job at work may outlive the run that began it.
+            busy = kind == "jobs" and name in at_work
+            if _finished(name) not in names and not busy:
+                gone.append(Doomed(kind, name, entry["bytes"], "no release refers to it"))
     return gone
 
 
-def _runs(facts: Mapping[str, Any]) -> bool:
-    """Whether an entry is a job at work, which may outlive the run that began it."""
-    return facts.get("state") == "running"
+def _finished(name: str) -> str:
+    """The name that a folder has once it is whole."""
+    for ending in UNFINISHED:
+        name = name.removesuffix(ending)
+    return name
 
 
 def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:
@@ -104,13 +124,13 @@ def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:
 def _host(
     host: HostSettings, connected: Connected, profile: str, keep: int, dry_run: bool
 ) -> dict[str, Any]:
-    names: Sequence[str] = connected.session.call("releases.profiles")
+    names = connected.session.call(releases.profiles)
     # Another profile's run may be about to refer to what is not yet referred to.
     takes = [lock.take(name, f"gc-{profile}") for name in sorted({*names, profile})]
     for answer in connected.session.ask(takes):
         if isinstance(answer, RemoteError):
             raise lock.held(host.name, answer, waits=False) if answer.kind == "locked" else answer
-    found = doomed(connected.session.call("garbage.inventory"), profile, keep)
+    found = doomed(connected.session.call(garbage.inventory), profile, keep)
     removed: list[dict[str, Any]] = []
     for one in found:
         failure = None if dry_run else _remove(connected, one)
@@ -120,6 +140,6 @@ def _host(
 
 
 def _remove(connected: Connected, one: Doomed) -> str | None:
-    arguments = {"kind": one.kind, "name": one.name, "profile": one.profile}
-    (answer,) = connected.session.ask([Call("garbage.remove", arguments)])
+    call = Call(garbage.remove, kind=one.kind, name=one.name, profile=one.profile)
+    (answer,) = connected.session.ask((call,))
     return answer.message if isinstance(answer, RemoteError) else None

@@ -8,7 +8,9 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from deployctl.agent.wire.answers import Held
 from deployctl.errors import LockHeld, RemoteError
+from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call
 
 
@@ -29,10 +31,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def take(profile: str, run: str, wait: float = 0.0, playbook: str = "") -> Call:
+def take(profile: str, run: str, wait: float = 0.0, playbook: str = "") -> Call[Held]:
     """The request that takes the lock; it travels with the questions."""
     named = {**holder(run), "playbook": playbook}
-    return Call("releases.lock", {"profile": profile, "holder": named, "wait": wait})
+    return Call(releases.lock, profile=profile, holder=named, wait=wait)
 
 
 def describe(named: Mapping[str, Any]) -> str:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from deployctl.engine.ledger.earlier import previous_deployment
+from pydantic import ValidationError
+
+from deployctl.agent.wire.answers import Releases
+from deployctl.config.profile import Profile
 from deployctl.errors import StagingFailed, UsageError
+from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Deployment
 
 PREVIOUS = "previous"
+UNKNOWN_KEY = "extra_forbidden"
 
 
-def pin(wanted: Deployment, releases: Mapping[str, Any], named: str) -> Deployment:
+def pin(wanted: Deployment, releases: Releases, named: str) -> Deployment:
     """The deployment of an earlier release: `previous`, an id, or the beginning of one.
 
     `releases` is the answer of `releases.state`. Raises UsageError where there is no such one.
     """
     release = resolve(wanted.profile.name, releases, named)
-    manifest = releases["releases"][release]
-    return previous_deployment(wanted, release, manifest)
+    return previous_deployment(wanted, release, releases["releases"][release] or {})
 
 
-def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:
+def refuse_damaged(wanted: Deployment, releases: Releases) -> None:
     """Raise `StagingFailed` where the named release uses a damaged environment."""
     pinned = wanted.pinned
     if pinned is None or pinned.environment_key not in releases["broken"]:
@@ -36,11 +42,11 @@ def refuse_damaged(wanted: Deployment, releases: Mapping[str, Any]) -> None:
     )
 
 
-def resolve(profile: str, releases: Mapping[str, Any], named: str) -> str:
+def resolve(profile: str, releases: Releases, named: str) -> str:
     """The id of a complete release by `previous`, `current`, its id or the beginning of it."""
     complete = [name for name, manifest in releases["releases"].items() if manifest]
     if named in (PREVIOUS, "current"):
-        found = releases[named]
+        found = releases["previous" if named == PREVIOUS else "current"]
         matching = [found] if found in complete else []
     else:
         matching = [name for name in complete if name.startswith(named)]
@@ -49,3 +55,49 @@ def resolve(profile: str, releases: Mapping[str, Any], named: str) -> str:
     known = ", ".join(complete) or "none"
     what = f"{len(matching)} releases begin with {named}" if matching else f"no release {named}"
     raise UsageError(f"profile {profile}: {what}", next=f"releases to name: {known}")
+
+
+def previous_deployment(
+    wanted: Deployment, release: str, manifest: Mapping[str, Any]
+) -> Deployment:
+    """What was wanted when a release was made, as its manifest keeps it; that same release.
+
+    Raises `StagingFailed` where this version cannot read that any more.
+    """
+    try:
+        profile = kept_profile(manifest["wanted"])
+        environment = str(manifest["identity"]["environment"])
+    except (ValidationError, KeyError, TypeError) as error:
+        raise StagingFailed(
+            wanted.host.name,
+            "rollback",
+            f"the configuration of release {release} cannot be read from its manifest",
+            f"deployctl {manifest.get('deployctl') or 'of an unknown version'} wrote it; {error}",
+            "deploy the current profile: deployctl up",
+        ) from error
+    return replace(
+        wanted,
+        profile=profile,
+        skip=frozenset(manifest.get("skip", ())),
+        pinned=ReleasePaths(profile.name, release, environment),
+    )
+
+
+def kept_profile(kept: Mapping[str, Any]) -> Profile:
+    """A profile that a manifest keeps; keys that this version does not know are left out, since
+    another one may have written it. Raises `ValidationError` where it is not a profile."""
+    try:
+        return Profile.model_validate(kept)
+    except ValidationError as error:
+        found = copy.deepcopy(dict(kept))
+        for problem in error.errors():
+            if problem["type"] == UNKNOWN_KEY:
+                _leave_out(found, problem["loc"])
+        return Profile.model_validate(found)
+
+
+def _leave_out(value: Any, place: tuple[int | str, ...]) -> None:
+    *above, key = place
+    for part in above:
+        value = value[part]
+    del value[key]

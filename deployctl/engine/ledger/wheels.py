@@ -10,6 +10,7 @@ from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.errors import UsageError
+from deployctl.hosts.operations import environment, jobs, releases
 from deployctl.hosts.session import Session
 from deployctl.steps.build import BuildStep
 
@@ -22,12 +23,12 @@ def listing(profile: Profile) -> dict[str, Any]:
     (builds, downloads) that run there."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        kept = connected.session.call("environment.wheels")
+        kept = connected.session.call(environment.wheels)
         used = users(connected.session)
-        jobs = connected.session.call("jobs.listing")
+        known = connected.session.call(jobs.listing)
         return {
             "wheels": [{**wheel, "used_by": used.get(wheel["key"], [])} for wheel in kept],
-            "running": [str(job["id"]) for job in jobs if job["state"] == "running"],
+            "running": [job["id"] for job in known if job["state"] == "running"],
         }
 
     return {"schema": SCHEMA, "hosts": fan_out(profile, look)}
@@ -40,8 +41,7 @@ def prune(profile: Profile, limit: int) -> dict[str, Any]:
     def remove(host: HostSettings, connected: Connected) -> dict[str, Any]:
         session = connected.session
         keep = sorted(users(session))
-        done: dict[str, Any] = session.call("environment.prune_wheels", limit=limit, keep=keep)
-        return done
+        return dict(session.call(environment.prune_wheels, limit=limit, keep=keep))
 
     return {"schema": SCHEMA, "hosts": fan_out(profile, remove)}
 
@@ -49,11 +49,11 @@ def prune(profile: Profile, limit: int) -> dict[str, Any]:
 def users(session: Session) -> dict[str, list[str]]:
     """Wheels by key, with the profiles one of whose releases was installed from them."""
     found: dict[str, list[str]] = {}
-    for profile in session.call("releases.profiles"):
-        state = session.call("releases.state", profile=profile)
+    for profile in session.call(releases.profiles):
+        state = session.call(releases.state, profile=profile)
         for manifest in state["releases"].values():
-            environment = (manifest or {}).get("identity", {}).get("environment")
-            seal = state["environments"].get(environment) or {}
+            built = (manifest or {}).get("identity", {}).get("environment")
+            seal = state["environments"].get(built) or {}
             key = seal.get("evidence", {}).get(BuildStep.name, {}).get("wheel")
             if key and profile not in found.setdefault(key, []):
                 found[key].append(profile)

@@ -3,13 +3,17 @@ prepared."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from deployctl.agent.wire.stored import Written
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.run import switch
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.plan import HostPlan
 from deployctl.engine.run.record import RunRecord
-from deployctl.errors import RemoteError
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import release_status, releases
+from deployctl.hosts.session import Call, known
+from deployctl.steps.facts import GPUS, known_unit
 from deployctl.steps.interface import RELEASE_PARTS, SERVER
 from deployctl.steps.release import release_identity
 
@@ -20,7 +24,7 @@ def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
     record.changed = any(step.status == "changed" for step in record.steps)
     starts = plan.has(SERVER)
     gates_only = all(planned.step.is_gate for planned in plan.steps)
-    requests = []
+    requests: list[Call[Any]] = []
     if starts or (gates_only and _serves_release(work)):
         requests.append(_seal(run, work, gates_only))
     if starts:
@@ -29,37 +33,36 @@ def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
         requests.append(_prepared(run, work))
     if starts:
         record.changed = record.changed or plan.current != work.release.release
-    for answer in work.connected.session.ask(requests) if requests else []:
-        if isinstance(answer, RemoteError):
-            raise answer
+    for answer in work.connected.session.ask(requests) if requests else ():
+        known(answer)
 
 
-def _prepared(run: RunRecord, work: Work) -> Call:
+def _prepared(run: RunRecord, work: Work) -> Call[str]:
     told = {"run": run.run, "evidence": ledger.brief(work.evidence)}
     arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
-    return Call("release_status.write", {**arguments, "kind": "prepared", "told": told})
+    return Call(release_status.write, **arguments, kind="prepared", told=told)
 
 
 def _serves_release(work: Work) -> bool:
     """Whether what was asked is the complete release at work: gates alone make none complete."""
-    unit = work.answers.get("unit") or {}
+    unit = known_unit(work.answers)
     if not switch.manifest_of(work, work.release.release):
         return False
-    return unit.get("state") == "running" and unit.get("release") == work.release.release
+    return unit["state"] == "running" and unit["release"] == work.release.release
 
 
-def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call:
+def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call[Written]:
     before = switch.manifest_of(work, work.release.release)
     evidence = {**before.get("evidence", {}), **work.evidence}
     arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
     if gates_only or work.wanted.pinned is not None:
         # Measured or served again: what a release was built from stays what it was.
         kept = {**before, "evidence": ledger.brief(evidence), "sealed_by": run.run}
-        return Call("releases.seal", {**arguments, "manifest": kept})
+        return Call(releases.seal, **arguments, manifest=kept)
     identity = release_identity(work.wanted, work.answers)
     manifest = ledger.manifest(work.wanted, work.record, identity, evidence)
     # The evidence of an earlier seal comes without them; the same id stands on the same packages.
     manifest["packages"] = manifest["packages"] or before.get("packages")
     manifest["sealed_by"] = run.run
-    manifest["gpu"] = ledger.gpu(work.answers.get("gpus"))
-    return Call("releases.seal", {**arguments, "manifest": manifest})
+    manifest["gpu"] = ledger.gpu(work.answers.get(GPUS))
+    return Call(releases.seal, **arguments, manifest=manifest)

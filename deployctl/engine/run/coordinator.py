@@ -28,6 +28,7 @@ from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.signals import Signals
 from deployctl.engine.run.turns import HeldBack, Turns
 from deployctl.engine.run.worker import Worker
+from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies import slots
 from deployctl.engine.strategies.blue_green import BlueGreenRun
 from deployctl.engine.strategies.registry import strategy
@@ -80,15 +81,13 @@ def run(
     if not options.release and playbook.release != "wanted":
         options = replace(options, release=playbook.release)
     token = Token()
-    turns = Turns(
-        strategy(profile),
-        groups(placements(profile)),
-        Slots(options.parallel),
-        options.fail_fast,
-    )
+    slots_free = Slots(options.parallel)
+    placed = groups(placements(profile))
+    turns = Turns(strategy(profile), placed, slots_free, options.fail_fast)
+    meeting = Meeting(profile, slots_free)
     resolution = Resolution(names)
     workers = [
-        Worker(record, host, wanted, steps, options, listen, hooks, resolution, turns)
+        Worker(record, host, wanted, steps, options, listen, hooks, resolution, turns, meeting)
         for wanted, host in zip(deployments(profile, playbook, options), hosts, strict=True)
     ]
     with Signals(token):
@@ -164,6 +163,7 @@ def _host(worker: Worker) -> None:
     except Exception as error:
         record.error = bugs.internal(record.host, error)
     worker.resolution.asked(record.host)
+    worker.meeting.left(record.host, record.error)
     worker.turns.ended(record.host, record.error is not None)
     next_steps.complete(record, profile)
     record.ended = True
@@ -184,11 +184,21 @@ def survey(profile: Profile, playbook: Playbook, options: Options) -> list[dict[
     resolution = Resolution(wanted)
 
     free = Slots(options.parallel)
+    meeting = Meeting(profile, free)
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        return {"plan": _plan(connected, steps, wanted[host.name], resolution, free)}
+        return {"plan": _plan(connected, steps, wanted[host.name], resolution, meeting, free)}
 
-    return fan_out(profile, look, slots=free, done=resolution.asked)
+    def done(host: str) -> None:
+        resolution.asked(host)
+        meeting.left(host)
+
+    found = fan_out(profile, look, slots=free, done=done)
+    for host in found:
+        if "plan" in host:
+            # Who has something already did not wait to learn who lacks it.
+            host["plan"] = replace(host["plan"], deliveries=meeting.deliveries(host["host"]))
+    return found
 
 
 def _plan(
@@ -196,6 +206,7 @@ def _plan(
     steps: Sequence[Step],
     wanted: Deployment,
     resolution: Resolution,
+    meeting: Meeting,
     free: Slots,
 ) -> HostPlan:
     """The plan on one host; for a profile with slots that of the slot which would be worked in."""
@@ -205,6 +216,7 @@ def _plan(
         asked = questions(steps, wanted)
         answers, _ = ask(connected, asked)
         wanted, answers = settle(resolution, connected, steps, wanted, asked, answers, free)
+        wanted, answers = meeting.settle(connected, steps, wanted, answers)
         return make(steps, wanted, answers)
 
     plan = planned(replace(wanted, profile=profile))

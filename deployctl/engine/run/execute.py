@@ -31,7 +31,9 @@ from deployctl.steps.interface import (
     WHOLE_ANSWER,
     Answers,
     Context,
+    Courier,
     Deployment,
+    NoCourier,
     Plan,
     Step,
     Unanswered,
@@ -53,6 +55,7 @@ class Work:
     downtime: Downtime
     hooks: Hooks
     evidence: dict[str, dict[str, object]] = field(default_factory=dict)
+    courier: Courier = field(default_factory=NoCourier)
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""
 
@@ -75,6 +78,7 @@ class Work:
             progress=progress,
             log=log,
             evidence=self.evidence,
+            courier=self.courier,
             base_url=self.base_url,
         )
 

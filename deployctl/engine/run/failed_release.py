@@ -10,8 +10,10 @@ from deployctl.engine.run import switch
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.record import RunRecord
 from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
+from deployctl.hosts.operations import release_status
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
+from deployctl.steps.facts import GPUS
 from deployctl.steps.interface import SERVER, Unanswered
 from deployctl.steps.release import release_identity
 
@@ -26,14 +28,14 @@ def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
     if not begun:
         return
     name, release = work.wanted.profile.name, work.release.release
-    calls = [Call("release_status.keep_log", {"profile": name, "release": release})]
+    calls: list[Call[Any]] = [Call(release_status.keep_log, profile=name, release=release)]
     if not switch.manifest_of(work, release) and not isinstance(failure, Interrupted):
         told = _told(run, work, failure)
-        arguments = {"profile": name, "release": release, "kind": "failed", "told": told}
-        calls.append(Call("release_status.write", arguments))
+        write = release_status.write
+        calls.append(Call(write, profile=name, release=release, kind="failed", told=told))
     try:
         with cancel.shielded():
-            answers: list[Any] = work.connected.session.ask(calls)
+            answers = work.connected.session.ask(calls)
     except ConnectionLost:
         return
     for answer in answers:
@@ -47,5 +49,5 @@ def _told(run: RunRecord, work: Work, failure: DeployError) -> dict[str, Any]:
     except Unanswered:
         identity = {}
     manifest = ledger.manifest(work.wanted, work.record, identity, work.evidence)
-    manifest["gpu"] = ledger.gpu(work.answers.get("gpus"))
+    manifest["gpu"] = ledger.gpu(work.answers.get(GPUS))
     return {**manifest, "verdict": "failed", "error": failure.what, "failed_in": run.run}

@@ -16,10 +16,12 @@ from typing import IO, Any, Literal
 
 from deployctl import cancel
 from deployctl.agent.core import inheritance
+from deployctl.agent.wire.jobs import HookAnswer
 from deployctl.config.hooks import HookSettings
 from deployctl.config.playbook import Playbook
 from deployctl.engine.run.record import RunRecord, StepRecord, outcome
 from deployctl.errors import ConnectionLost, DeployError, RemoteError
+from deployctl.hosts.operations import hooks
 from deployctl.hosts.session import Session
 
 When = Literal["before", "after"]
@@ -97,17 +99,16 @@ class Hooks:
             "DEPLOYCTL_HOOK_WHEN": when,
         }
         extra |= {name: os.environ[name] for name in hook.env if name in os.environ}
-        said = (
-            _here(hook, text, extra) if hook.where == "here" else _there(hook, text, extra, session)
-        )
-        said = {"run": list(hook.run), "where": hook.where, **said}
+        here = hook.where == "here"
+        answer = _here(hook, text, extra) if here else _there(hook, text, extra, session)
+        said = {"run": list(hook.run), "where": hook.where, **answer}
         seconds = time.monotonic() - began
         name = f"{step}-{when}"
-        if said["rc"] == 0:
+        if answer["rc"] == 0:
             return StepRecord(name, "passed", seconds, said, hook=True)
         what = f"hook {when} {step} failed: {' '.join(hook.run)}"
-        how = "it did not end in time" if said["rc"] is None else f"status {said['rc']}"
-        why = "\n".join(part for part in (how, str(said["errors"]).strip()) if part)
+        how = "it did not end in time" if answer["rc"] is None else f"status {answer['rc']}"
+        why = "\n".join(part for part in (how, answer["errors"].strip()) if part)
         if failure is None or not hook.required:
             reason = f"{what}; not required"
             return StepRecord(name, "failed", seconds, said, reason=reason, hook=True)
@@ -115,7 +116,7 @@ class Hooks:
         return StepRecord(name, "failed", seconds, said, error=error, hook=True)
 
 
-def _here(hook: HookSettings, text: str, extra: Mapping[str, str]) -> dict[str, Any]:
+def _here(hook: HookSettings, text: str, extra: Mapping[str, str]) -> HookAnswer:
     """Run a command on this machine. It is given files, not pipes: what it leaves running in the
     background would keep those open, and what it prints is not held in memory."""
     program = shutil.which(hook.run[0])
@@ -168,13 +169,12 @@ def _tail(file: IO[bytes]) -> str:
 
 def _there(
     hook: HookSettings, text: str, extra: Mapping[str, str], session: Session | None
-) -> dict[str, Any]:
+) -> HookAnswer:
     if session is None:
         return {"rc": None, "output": "", "errors": "the host is not reached"}
     try:
-        said: dict[str, Any] = session.call(
-            "hooks.run", argv=list(hook.run), text=text, timeout=hook.timeout, env=dict(extra)
+        return session.call(
+            hooks.run, argv=list(hook.run), text=text, timeout=hook.timeout, env=dict(extra)
         )
     except (RemoteError, ConnectionLost) as error:
         return {"rc": 127, "output": "", "errors": error.what}
-    return said

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from deployctl import cancel
+from deployctl.agent.wire.answers import UnitState
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.plan import HostPlan
-from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted
-from deployctl.hosts.session import Call, Session
+from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted, RemoteError
+from deployctl.hosts.operations import units
+from deployctl.hosts.session import Session
 from deployctl.steps import registry
 from deployctl.steps.servers.process import RUNNING, was_proven
 
@@ -59,7 +59,7 @@ def goes_on(work: Work) -> str:
     return f"retry to continue: {there}" if there else "retry to continue"
 
 
-def serves_on(work: Work) -> str | None:
+def still_serving(work: Work) -> str | None:
     """The release that runs on after a failure after which nothing goes back; None where none
     does, or that cannot be known."""
     unit = _unit(work.connected.session, work.wanted.profile.name)
@@ -84,11 +84,9 @@ def left_behind(session: Session, profile: str) -> str:
     return "nothing serves" + (f"; processes left: {rest}" if rest else "")
 
 
-def _unit(session: Session, profile: str) -> dict[str, Any] | HostError:
+def _unit(session: Session, profile: str) -> UnitState | HostError:
     """The profile's unit as it is now, or why that cannot be known."""
     try:
-        (unit,) = session.ask([Call("units.state", {"name": profile})])
-    except ConnectionLost as error:
+        return session.call(units.state, name=profile)
+    except (ConnectionLost, RemoteError) as error:
         return error
-    found: dict[str, Any] | HostError = unit
-    return found

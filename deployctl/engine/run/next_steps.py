@@ -31,5 +31,5 @@ def complete(host: HostRecord, profile: str) -> None:
 
 
 def _errors(host: HostRecord) -> Iterator[DeployError]:
-    found = [host.error, host.way_back, *(step.error for step in host.steps)]
+    found = [host.error, host.rollback_error, *(step.error for step in host.steps)]
     yield from (error for error in found if error is not None)

@@ -11,6 +11,9 @@ from deployctl import bugs
 from deployctl.engine.run.connect import Connected
 from deployctl.errors import ConfigError, HostError, RemoteError
 from deployctl.hosts.session import Call
+from deployctl.steps import facts
+from deployctl.steps.delivery import Delivery
+from deployctl.steps.facts import known_releases
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -22,8 +25,6 @@ from deployctl.steps.interface import (
     Unknown,
 )
 from deployctl.steps.release import identity_questions, release_paths
-
-RELEASES = "releases"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class HostPlan:
     current: str | None
     steps: tuple[PlannedStep, ...]
     for_release: bool = True
+    deliveries: tuple[Delivery, ...] = ()
+    """What it would get from other hosts, or make for them."""
 
     @property
     def blocked(self) -> PlannedStep | None:
@@ -83,11 +86,10 @@ class HostPlan:
         return all(p.plan.status == "unchanged" for p in self.steps)
 
 
-def questions(steps: Sequence[Step], wanted: Deployment) -> dict[str, Question]:
+def questions(steps: Sequence[Step], wanted: Deployment) -> dict[str, Question[Any]]:
     """The questions of all steps by key; the same key must ask the same thing."""
-    asked = {
-        RELEASES: Question(RELEASES, "releases.state", {"profile": wanted.profile.name}),
-    }
+    state = facts.release_state(wanted)
+    asked: dict[str, Question[Any]] = {state.key: state}
     identity = identity_questions(wanted) if needs_release(steps) else []
     for question in (*identity, *(q for step in steps for q in step.questions(wanted))):
         known = asked.setdefault(question.key, question)
@@ -102,19 +104,19 @@ def needs_release(steps: Sequence[Step]) -> bool:
 
 
 def ask(
-    connected: Connected, asked: Mapping[str, Question], first: Sequence[Call] = ()
-) -> tuple[Answers, list[Any]]:
+    connected: Connected, asked: Mapping[str, Question[Any]], first: Sequence[Call[Any]] = ()
+) -> tuple[Answers, Sequence[Any]]:
     """Answer all questions, in one round trip to the host and one to its node if it has one.
 
     `first` travels ahead in the same request (the lock); its results come back beside.
     """
     own = [q for q in asked.values() if q.where == "host" or connected.node is connected.session]
     other = [q for q in asked.values() if q not in own]
-    results = connected.session.ask([*first, *(Call(q.op, q.args) for q in own)])
+    results = connected.session.ask([*first, *(q.call for q in own)])
     ahead, answered = results[: len(first)], results[len(first) :]
     if other:
-        answered += connected.node.ask([Call(q.op, q.args) for q in other])
-    values = {
+        answered += connected.node.ask([q.call for q in other])
+    values: dict[str, Any] = {
         q.key: Unknown(a.kind, a.message) if isinstance(a, RemoteError) else a
         for q, a in zip([*own, *other], answered, strict=True)
     }
@@ -141,15 +143,15 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
             changing |= dict.fromkeys(step.produces, step.name)
         later = plan.status == "unknown" and cause is not None
         planned.append(PlannedStep(step, plan, later))
-    releases = answers.get(RELEASES) or {}
     with _usable(wanted.host.name, "release"):
         release = wanted_release(wanted, answers)
     return HostPlan(
         wanted.host.name,
         release,
-        releases.get("current"),
+        known_releases(answers)["current"],
         tuple(planned),
         needs_release(steps),
+        tuple(wanted.deliveries.values()),
     )
 
 

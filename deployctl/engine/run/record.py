@@ -9,6 +9,7 @@ from typing import Literal
 
 from deployctl.errors import DeployError, Interrupted, LockHeld, Undecided
 from deployctl.steps import registry
+from deployctl.steps.delivery import Delivery
 from deployctl.steps.interface import SERVER, Change, Evidence
 
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
@@ -66,13 +67,15 @@ class HostRecord:
     """Seconds in which nothing served, where the run interrupted a serving release."""
     still_without_service: bool = False
     """Whether nothing was proven to serve when the run ended: `without_service` goes on."""
-    gaps: list[float] = field(default_factory=list)
+    outages: list[float] = field(default_factory=list)
     """The same, gap by gap."""
-    serves_on: str | None = None
+    still_serving: str | None = None
     """The release that runs on after a failure after which nothing goes back."""
-    way_back: DeployError | None = None
+    rollback_error: DeployError | None = None
     """Why the previous release could not be brought back."""
-    took_up: str | None = None
+    deliveries: tuple[Delivery, ...] = ()
+    """What it got from other hosts, and made for them."""
+    recovered_run: str | None = None
     """The run that had died on this host and was recovered."""
 
     def note_skipped(self, names: Sequence[str], left_out: Collection[str], back: str) -> None:
@@ -126,5 +129,5 @@ def _launched(host: HostRecord) -> bool:
     """Whether a server was started, or one that a dead run had started was made current."""
     starting = registry.makers(SERVER)
     found = [step.status for step in host.steps if step.step in starting]
-    anew = host.release != host.previous
-    return any(status != "skipped" and (status != "unchanged" or anew) for status in found)
+    switched = host.release != host.previous
+    return any(status != "skipped" and (status != "unchanged" or switched) for status in found)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl.agent.wire.answers import Recorded, UnitState
+from deployctl.errors import RemoteError
 from deployctl.steps.servers.process import was_proven
 
 
@@ -86,13 +88,13 @@ def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
     }
 
 
-def without_service(dead: Dead, unit: Mapping[str, Any], closed: Any) -> float | None:
+def without_service(dead: Dead, unit: UnitState, closed: Recorded | RemoteError) -> float | None:
     """Seconds since a dead run began to switch, where nothing that was proven has served since;
     `closed` is the host's answer to the closing entry, with its own time. None where something
     serves, where it was only staging, or where the host did not answer."""
-    if dead.since is None or was_proven(unit) or not isinstance(closed, Mapping):
+    if dead.since is None or was_proven(unit) or isinstance(closed, RemoteError):
         return None
-    return float(closed["time"]) - dead.since
+    return closed["time"] - dead.since
 
 
 def must_go_back(dead: Dead, wanted: str | None, current: str | None) -> bool:

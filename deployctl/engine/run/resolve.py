@@ -58,7 +58,7 @@ def settle(
     connected: Connected,
     steps: Sequence[Step],
     wanted: Deployment,
-    asked: Mapping[str, Question],
+    asked: Mapping[str, Question[Any]],
     answers: Answers,
     slots: Slots,
 ) -> tuple[Deployment, Answers]:
@@ -81,7 +81,7 @@ def settle(
     return wanted, answers
 
 
-def _told(question: Question, answers: Answers) -> Any:
+def _told(question: Question[Any], answers: Answers) -> Any:
     """What a moving name resolved to on a host; None where it could not be resolved."""
     answer = answers.get(question.key)
     if not answer or answer.get("commit") is None:

@@ -14,15 +14,18 @@ from dataclasses import replace
 from typing import Any
 
 from deployctl import cancel, redaction
+from deployctl.agent.wire.answers import Current
 from deployctl.engine.ledger import entries as ledger
-from deployctl.engine.ledger.earlier import previous_deployment
+from deployctl.engine.ledger.rollback import previous_deployment
 from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.plan import HostPlan, PlannedStep
 from deployctl.engine.run.record import RunRecord, StepRecord
 from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
+from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
+from deployctl.steps.facts import known_releases, known_unit
 from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
 from deployctl.steps.servers.stopping import REQUESTS, stop_unit
 
@@ -30,9 +33,9 @@ RESTORED = "restore-"
 """The prefix of the rollback's step names in a record."""
 
 
-def point(profile: str, release: str) -> Call:
+def point(profile: str, release: str) -> Call[Current]:
     """The request that makes a release current."""
-    return Call("releases.switch", {"profile": profile, "release": release})
+    return Call(releases.switch, profile=profile, release=release)
 
 
 def carry_out(
@@ -69,12 +72,12 @@ def _run(work: Work, planned: PlannedStep) -> StepRecord:
 
 
 def _serves(work: Work) -> bool:
-    return (work.answers.get("unit") or {}).get("state") == "running"
+    return known_unit(work.answers)["state"] == "running"
 
 
 def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "") -> None:
     entry = redaction.document(ledger.phase(run, work.record, phase, why, step))
-    work.connected.session.call("releases.record", profile=work.wanted.profile.name, entry=entry)
+    work.connected.session.call(releases.record, profile=work.wanted.profile.name, entry=entry)
 
 
 def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -> bool:
@@ -95,17 +98,15 @@ def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -
         s for s in work.record.steps if s.attempted and s.status in ("changed", "failed", "unknown")
     ]
     touched = any(phases.get(record.step) == "switch" for record in reached)
-    unit = work.answers.get("unit") or {}
-    unproven = unit.get("release") != current or unit.get("state") != "running"
+    unit = known_unit(work.answers)
+    unproven = unit["release"] != current or unit["state"] != "running"
     past_staging = any(phases.get(record.step) in ("switch", "gate") for record in reached)
     return touched or (unproven and (astray or past_staging))
 
 
 def manifest_of(work: Work, release: str) -> dict[str, Any]:
     """A release's manifest; empty where it never was complete."""
-    releases = work.answers.get("releases") or {}
-    found = releases.get("releases", {}).get(release)
-    return dict(found) if found else {}
+    return dict(known_releases(work.answers)["releases"].get(release) or {})
 
 
 def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
@@ -115,7 +116,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     try:
         wanted = previous_deployment(work.wanted, previous, manifest_of(work, previous))
     except StepError as error:
-        work.record.way_back = error
+        work.record.rollback_error = error
         return
     assert wanted.pinned is not None
     try:
@@ -137,7 +138,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     try:
         stopped = stop_unit(session, wanted.profile)
     except (RemoteError, ConnectionLost) as error:
-        work.record.way_back = error
+        work.record.rollback_error = error
         return
     # The first step starts the server: what it took the place of is its evidence.
     back.evidence[registry.making(SERVER)[0].name] = {REQUESTS: stopped["requests"]}
@@ -147,7 +148,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         ended = run_step(back, PlannedStep(step, Plan("change", (change,))))
         work.record.steps.append(replace(ended, step=f"{RESTORED}{ended.step}"))
         if ended.error is not None:
-            work.record.way_back = ended.error
+            work.record.rollback_error = ended.error
             return
     work.downtime.served()
     work.record.restored = True

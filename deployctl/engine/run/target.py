@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deployctl.engine.run.plan import RELEASES, needs_release
+from deployctl.engine.run.plan import needs_release
 from deployctl.errors import NotReady
+from deployctl.steps.facts import RELEASES, UNIT, known_unit
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Deployment, Step, Unanswered
 from deployctl.steps.release import release_paths
@@ -31,10 +32,10 @@ def release(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> Rele
 
 def _serving(wanted: Deployment, answers: Answers) -> ReleasePaths:
     """What runs, be it one that failed and was kept; else what is current."""
-    releases, unit = answers[RELEASES], answers.get("unit") or {}
-    runs = unit.get("release") if unit.get("state") in RUNNING else None
+    releases, unit = answers[RELEASES], known_unit(answers)
+    runs = unit["release"] if unit["state"] in RUNNING else None
     release = runs if runs in releases["releases"] else releases["current"]
-    manifest = releases["releases"].get(release) or {}
+    manifest = releases["releases"].get(release or "") or {}
     key = manifest.get("identity", {}).get("environment", "none")
     return ReleasePaths(wanted.profile.name, release or "none", str(key))
 
@@ -46,7 +47,7 @@ def check_serving(
 
     `profile` is the name that people gave: with slots, a slot's own is nothing they could name.
     """
-    unit = answers.get("unit")
+    unit = answers.get(UNIT)
     if unit is None or any(step.phase != "gate" for step in steps) or unit["state"] == "running":
         return
     said = "is still starting" if unit["state"] == "starting" else "does not run"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl import cancel, redaction
+from deployctl.agent.wire.answers import Recorded
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
@@ -24,7 +25,6 @@ from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import (
-    RELEASES,
     HostPlan,
     ask,
     make,
@@ -36,6 +36,7 @@ from deployctl.engine.run.plan import (
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.turns import HeldBack, Turns
+from deployctl.engine.shipping.meeting import Meeting
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
@@ -44,7 +45,9 @@ from deployctl.errors import (
     LockHeld,
     RemoteError,
 )
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import releases
+from deployctl.hosts.session import Call, known
+from deployctl.steps.facts import RELEASES, UNIT, known_releases, known_unit
 from deployctl.steps.interface import (
     SERVER,
     SERVICE,
@@ -70,6 +73,7 @@ class Worker:
     hooks: Hooks
     resolution: Resolution
     turns: Turns
+    meeting: Meeting
     begun: bool = False
     """Whether the ledger has this run."""
 
@@ -85,12 +89,14 @@ class Worker:
         with connected:
             try:
                 self._reached(connected, began)
+                self.meeting.serve(host, self.record.error)
             except Cancelled:
                 session, name = connected.session, self.wanted.profile.name
                 stopped = interruption.cut_short(host, session, name, self.begun)
                 self.record.error = self.record.error or stopped
             finally:
                 self.record.round_trips = connected.round_trips
+                self.record.deliveries = self.meeting.deliveries(host)
             self.record.steps += self.hooks.finish(host, connected.session)
 
     def _reached(self, connected: Connected, began: float) -> None:
@@ -137,12 +143,13 @@ class Worker:
             self.resolution, connected, self.steps, self.wanted, asked, answers, slots
         )
         if not self.options.release:
+            self.wanted, answers = self.meeting.settle(connected, self.steps, self.wanted, answers)
             return answers
         answers = self._pin(connected, answers, self.options.release)
         rollback.refuse_damaged(self.wanted, answers[RELEASES])
         return answers
 
-    def _locked(self, connected: Connected, asked: Mapping[str, Question]) -> Answers:
+    def _locked(self, connected: Connected, asked: Mapping[str, Question[Any]]) -> Answers:
         """Take the lock and ask in the same round trip, where the lock is free and in no order."""
         name, run = self.wanted.profile.name, self.run_record
         take = lock.take(name, run.run, playbook=run.playbook)
@@ -169,9 +176,9 @@ class Worker:
     def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
         """Turn to what is current where the wanted release failed before; it may need healing."""
         release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
-        found = answers.get(RELEASES) or {}
+        found = known_releases(answers)
         digest = ledger.profile_digest(self.wanted.profile)
-        before = ledger.failed_before(found.get("ledger") or [], release, digest)
+        before = ledger.failed_before(found["ledger"], release, digest)
         if before is None or found["current"] in (None, release):
             return answers
         text = f"release {release} failed in run {before}: not retried, nothing changed since"
@@ -185,6 +192,8 @@ class Worker:
         if not self.options.lock_wait:
             raise lock.held(self.record.host, taken)
         self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
+        # The others do not stay for as long as that may take; it shares with those still to come.
+        self.meeting.left(self.record.host)
         name, run = self.wanted.profile.name, self.run_record
         waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
         with self.turns.slots.given():
@@ -199,7 +208,7 @@ class Worker:
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
         self.record.previous = plan.current
-        unit = answers.get("unit")
+        unit = answers.get(UNIT)
         self.turns.planned(self.record.host, plan.switches, bool(unit and was_proven(unit)))
         with ExitStack() as stack:
             work = Work(
@@ -212,7 +221,9 @@ class Worker:
                 stack,
                 Downtime(),
                 self.hooks,
+                courier=self.meeting,
             )
+            self.meeting.attend(work.context("share"))
             self.record.release = work.release.release
             dead = self._close_dead(work)
             if plan.idle and _points_right(work, plan):
@@ -225,12 +236,12 @@ class Worker:
 
     def _close_dead(self, work: Work) -> recovery.Dead | None:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
-        dead = recovery.find((work.answers.get("releases") or {}).get("ledger") or [])
+        dead = recovery.find(known_releases(work.answers)["ledger"])
         if dead is not None:
-            self.record.took_up = dead.run
-            unit = work.answers.get("unit") or {"state": "unknown"}
-            entry = recovery.closing(dead, self.run_record.run, unit.get("release"))
-            (told,) = work.connected.session.ask([_record(self.wanted.profile.name, entry)])
+            self.record.recovered_run = dead.run
+            unit = known_unit(work.answers)
+            entry = recovery.closing(dead, self.run_record.run, unit["release"])
+            (told,) = work.connected.session.ask((_record(self.wanted.profile.name, entry),))
             ago = recovery.without_service(dead, unit, told)
             if ago is not None and any(SERVICE in step.produces for step in self.steps):
                 work.downtime.interrupted(ago)
@@ -244,8 +255,7 @@ class Worker:
         session, name = work.connected.session, self.wanted.profile.name
         entry = ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current)
         for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
-            if isinstance(answer, RemoteError):
-                raise answer
+            known(answer)
         self.begun = True
         closing = "failed"
         try:
@@ -257,7 +267,7 @@ class Worker:
         else:
             closing = outcome([self.record])[0]
         finally:
-            self.record.gaps = work.downtime.closed
+            self.record.outages = work.downtime.closed
             self.record.without_service = work.downtime.total()
             self.record.still_without_service = work.downtime.open
             with cancel.shielded():
@@ -287,7 +297,7 @@ class Worker:
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
             self.record.error = interruption.told(work, plan, failure)
             if plan.has(SERVER):
-                self.record.serves_on = interruption.serves_on(work)
+                self.record.still_serving = interruption.still_serving(work)
             return
         try:
             switch.restore(self.run_record, work, plan, failure.what)
@@ -313,17 +323,15 @@ class Worker:
         """Everything is staged: wait for the wave in which this group switches."""
         self.turns.switch(self.record.host)
 
-    def _preparation(self, work: Work, plan: HostPlan) -> list[Any]:
+    def _preparation(self, work: Work, plan: HostPlan) -> list[Call[Any]]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):
             return []
         return [
             Call(
-                "releases.prepare",
-                {
-                    "profile": self.wanted.profile.name,
-                    "release": work.release.release,
-                    "environment": work.release.environment_key,
-                },
+                releases.prepare,
+                profile=self.wanted.profile.name,
+                release=work.release.release,
+                environment=work.release.environment_key,
             )
         ]
 
@@ -340,5 +348,5 @@ def _points_right(work: Work, plan: HostPlan) -> bool:
     return plan.current == work.release.release
 
 
-def _record(profile: str, entry: Mapping[str, Any]) -> Any:
-    return Call("releases.record", {"profile": profile, "entry": redaction.document(entry)})
+def _record(profile: str, entry: Mapping[str, Any]) -> Call[Recorded]:
+    return Call(releases.record, profile=profile, entry=redaction.document(entry))

@@ -17,15 +17,17 @@ from deployctl.engine.ledger import lock, rollback
 from deployctl.engine.run import events, recovery
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.interruption import left_behind
-from deployctl.engine.run.plan import RELEASES, ask, questions, unanswered, wanted_release
+from deployctl.engine.run.plan import ask, questions, unanswered, wanted_release
 from deployctl.engine.run.record import HostRecord, StepRecord, outcome
 from deployctl.engine.run.resolve import settle
 from deployctl.engine.run.worker import Worker, reach
 from deployctl.engine.strategies import slots
 from deployctl.engine.strategies.slots import Slot
 from deployctl.errors import DeployError, HostError, Interrupted, RemoteError
+from deployctl.hosts.operations import network, releases, units
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
+from deployctl.steps.facts import RELEASES
 from deployctl.steps.interface import SERVER, STOPPED, Answers, Deployment, Unanswered
 from deployctl.steps.launch import ALWAYS, LaunchStep
 from deployctl.steps.servers import in_flight
@@ -93,22 +95,23 @@ class BlueGreenRun:
         """Take the profile's own lock, close what died, and see which slot serves."""
         whole, profile = self.whole, self.whole.wanted.profile
         run = whole.run_record.run
-        taken, front, unit, entries = connected.session.ask(
-            [
+        told = connected.session.ask(
+            (
                 lock.take(profile.name, run, whole.options.lock_wait, whole.run_record.playbook),
                 slots.ask_live(profile),
-                Call("units.state", {"name": profile.name}),
-                Call("releases.ledger", {"profile": profile.name, "last": 50}),
-            ]
+                Call(units.state, name=profile.name),
+                Call(releases.ledger, profile=profile.name, last=50),
+            )
         )
+        taken, front, unit, entries = told
         if isinstance(taken, RemoteError):
             raise lock.held(whole.record.host, taken) if taken.kind == "locked" else taken
         self.live, self.listens = slots.live(front), slots.listens(front)
         if not isinstance(unit, RemoteError) and unit["state"] in ("starting", "running"):
             self.front = str(unit["release"])
-        dead = recovery.find(entries if isinstance(entries, list) else [])
+        dead = recovery.find([] if isinstance(entries, RemoteError) else entries)
         if dead is not None:
-            whole.record.took_up = dead.run
+            whole.record.recovered_run = dead.run
             self._note(connected, recovery.closing(dead, run, self.live))
 
     def _stays(self, connected: Connected, slot: Slot) -> bool:
@@ -182,7 +185,7 @@ class BlueGreenRun:
         if self.live is None or not past & registry.makers(SERVER):
             return False
         name = slots.slot_profile(self.whole.wanted.profile, self.live).name
-        unit = connected.session.call("units.state", name=name)
+        unit = connected.session.call(units.state, name=name)
         return bool(unit["state"] == "running" and unit["kept"])
 
     def _cut_short(self, connected: Connected, slot: Slot) -> Interrupted:
@@ -192,7 +195,7 @@ class BlueGreenRun:
                 f"slot {one}: {left_behind(connected.session, f'{profile.name}.{one}')}"
                 for one in slots.SLOTS
             ]
-            turned = slots.live(connected.session.ask([slots.ask_live(profile)])[0])
+            turned = slots.live(connected.session.ask((slots.ask_live(profile),))[0])
         leads = f"the front leads to slot {turned}" if turned else "no slot was turned to"
         return Interrupted(
             f"{self.whole.record.host}: interrupted while turning to slot {slot}",
@@ -227,12 +230,12 @@ class BlueGreenRun:
         interrupts = self.front != "absent"
         requests = stop_unit(session, profile)["requests"]
         slots.start_front(session, profile)
-        while not session.call("network.listener", port=profile.serve.port)["listening"]:
+        while not session.call(network.listener, port=profile.serve.port)["listening"]:
             if time.monotonic() - began > FRONT_LIMIT:
                 raise HostError(
                     self.whole.record.host,
                     f"the front does not listen on port {profile.serve.port}",
-                    session.call("units.log", name=profile.name, offset=-2000)["text"].strip(),
+                    session.call(units.log, name=profile.name, offset=-2000)["text"].strip(),
                     "free the port, or choose another serve.port",
                 )
             cancel.sleep(POLL / 5)
@@ -242,14 +245,14 @@ class BlueGreenRun:
         seconds = time.monotonic() - began
         self.whole.record.steps.append(StepRecord("front", "changed", seconds, evidence))
         if interrupts:
-            self.whole.record.gaps = [time.monotonic() - began]
-            self.whole.record.without_service = self.whole.record.gaps[0]
+            self.whole.record.outages = [time.monotonic() - began]
+            self.whole.record.without_service = self.whole.record.outages[0]
 
     def _check_port(self, connected: Connected) -> None:
         """Raise where somebody else holds the front's port, before anything makes way for it."""
         profile = self.whole.wanted.profile
-        port, unit = profile.serve.port, connected.session.call("units.state", name=profile.name)
-        others = strangers(connected.session.call("network.listener", port=port), unit)
+        port, unit = profile.serve.port, connected.session.call(units.state, name=profile.name)
+        others = strangers(connected.session.call(network.listener, port=port), unit)
         if others:
             raise HostError(
                 self.whole.record.host,
@@ -284,5 +287,5 @@ class BlueGreenRun:
 
     def _note(self, connected: Connected, entry: dict[str, Any]) -> None:
         profile = self.whole.wanted.profile.name
-        request = Call("releases.record", {"profile": profile, "entry": entry})
+        request = Call(releases.record, profile=profile, entry=entry)
         connected.session.ask([request])

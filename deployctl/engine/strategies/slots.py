@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
+from deployctl.agent.wire.answers import FileContent
 from deployctl.config.profile import Profile
 from deployctl.config.switch import SwitchSettings
+from deployctl.errors import RemoteError
 from deployctl.hosts.bundle import bundle
+from deployctl.hosts.operations import files, units
 from deployctl.hosts.session import Call, Session
 
 Slot = Literal["blue", "green"]
@@ -45,34 +48,36 @@ def front_file(profile: Profile) -> str:
     return f"@/profiles/{profile.name}/front.json"
 
 
-def ask_live(profile: Profile) -> Call:
+def ask_live(profile: Profile) -> Call[FileContent]:
     """The request that tells which slot serves."""
-    return Call("files.read", {"path": front_file(profile)})
+    return Call(files.read, path=front_file(profile))
 
 
-def live(answer: Any) -> Slot | None:
+def live(answer: FileContent | RemoteError) -> Slot | None:
     """The slot that serves, from the answer; None where nothing was ever switched."""
-    if not isinstance(answer, dict) or not answer.get("exists"):
-        return None
-    found = json.loads(answer["text"]).get("slot")
+    found = _front(answer).get("slot")
     return found if found in SLOTS else None
 
 
-def listens(answer: Any) -> Address | None:
+def listens(answer: FileContent | RemoteError) -> Address | None:
     """Where the front was configured to listen, from the answer to `ask_live`; None where it was
     not.
     """
-    if not isinstance(answer, dict) or not answer.get("exists"):
-        return None
-    found = json.loads(answer["text"])
-    return str(found.get("host")), int(found.get("port") or 0)
+    found = _front(answer)
+    return (str(found.get("host")), int(found.get("port") or 0)) if found else None
+
+
+def _front(answer: FileContent | RemoteError) -> dict[str, Any]:
+    if isinstance(answer, RemoteError) or not answer["text"]:
+        return {}
+    return dict(json.loads(answer["text"]))
 
 
 def serving(session: Session, profile: Profile) -> Profile:
     """The profile whose unit serves: itself, or its live slot."""
     if not blue_green(profile):
         return profile
-    slot = live(session.ask([ask_live(profile)])[0])
+    slot = live(session.ask((ask_live(profile),))[0])
     return profile if slot is None else slot_profile(profile, slot)
 
 
@@ -89,7 +94,7 @@ def turn(session: Session, profile: Profile, slot: Slot) -> None:
         "slot": slot,
         "target": getattr(profile.switch, slot).port,
     }
-    session.call("files.write", path=front_file(profile), text=json.dumps(content) + "\n")
+    session.call(files.write, path=front_file(profile), text=json.dumps(content) + "\n")
 
 
 def start_front(session: Session, profile: Profile) -> None:
@@ -97,10 +102,10 @@ def start_front(session: Session, profile: Profile) -> None:
     archive = f"{session.root}/agent/{bundle().sha256}.pyz"
     path = f"{session.root}/profiles/{profile.name}/front.json"
     session.call(
-        "units.start",
+        units.start,
         name=profile.name,
         argv=[session.agent["executable"], "-I", archive, FRONT, path],
         release=FRONT,
         supervisor=profile.serve.supervisor,
     )
-    session.call("units.keep", name=profile.name)
+    session.call(units.keep, name=profile.name)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from deployctl.agent.wire.builds import ResolvedSource
+from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.hosts.operations import files
+from deployctl.hosts.operations import environment, files, jobs
 from deployctl.hosts.upload import upload
 from deployctl.steps import job
 from deployctl.steps.builds import environments
+from deployctl.steps.facts import SOURCE, TOOLS
 from deployctl.steps.interface import Context, Step
 from deployctl.vllm.builds import completeness, recipes, sources, strategies
 from deployctl.vllm.builds.strategies import Choice, SourceFacts
@@ -30,15 +33,15 @@ FINAL = {"no-space", "no-network", "no-python", "stopped", "stalled", "lost", "k
 
 def ensure_uv(step: Step, context: Context) -> str:
     """The host's uv; ours is sent to a host that has none, or too old a one."""
-    tools = context.answers["tools"]
+    tools = context.answers[TOOLS]
     version = _numbers(tools["uv_version"])
     if tools["uv"] and version is not None and version >= TOO_OLD:
-        return str(tools["uv"])
+        return tools["uv"]
     from uv import find_uv_bin
 
     ours = Path(find_uv_bin())
     agent, here = context.session.agent, _this_machine()
-    there = (agent["machine"], str(tools["libc"]).split("-")[0])
+    there = (agent["machine"], tools["libc"].split("-")[0])
     if there != here:
         raise step.fail(
             context,
@@ -94,16 +97,21 @@ class Build:
             requirement = source.wheel or f"{source.distribution}=={source.release}"
             steps = recipes.release(self.wish, self.uv, requirement)
             kind = "wheel" if source.wheel else "release"
-            self._job(Choice(kind, True, environments.describe(source, None)), steps, {})
+            self._job(Choice(kind, True, environments.describe(source, None)), steps)
             return
         self._from_git()
+
+    def finish(self, state: JobState) -> None:
+        """Judge the job of an environment that was built elsewhere; raises `StagingFailed`."""
+        if state["state"] != "done":
+            raise self._failed(state)
 
     # -- git ---------------------------------------------------------------------------------
 
     def _from_git(self) -> None:
-        resolved = self.context.answers["source"]
+        resolved = self.context.answers[SOURCE]
         origin = environments.origin(self.settings.source, resolved, self.settings.submodules)
-        if resolved.get("place"):
+        if resolved["place"]:
             origin = replace(origin, repository=resolved["place"])
         facts = self._facts(origin, resolved)
         last: StagingFailed | None = None
@@ -112,7 +120,7 @@ class Build:
                 self._note(choice, "passed over")
                 continue
             try:
-                self._job(choice, self._steps(choice, origin, facts), resolved)
+                self._job(choice, self._steps(choice, origin, facts), origin.commit)
                 return
             except StagingFailed as error:
                 self._note(choice, error.thing)
@@ -130,20 +138,21 @@ class Build:
             )
         raise last
 
-    def _facts(self, origin: recipes.Origin, resolved: Mapping[str, Any]) -> SourceFacts:
+    def _facts(self, origin: recipes.Origin, resolved: ResolvedSource) -> SourceFacts:
         """What the choice depends on; the repository is fetched only where nothing is kept."""
         session, settings = self.context.session, self.settings
+        tools = self.context.answers[TOOLS]
         facts = SourceFacts(
             commit=origin.commit,
             kept=self._kept_key(resolved) is not None,
-            dirty=bool(resolved["dirty"]),
+            dirty=resolved["dirty"],
             target=settings.target,
-            tools=self.context.answers["tools"],
+            tools=tools,
         )
         if not origin.checkout:
             self._fetch(origin)
         known = session.call(
-            "environment.source_facts", repository=origin.repository, commit=origin.commit
+            environment.source_facts, repository=origin.repository, commit=origin.commit
         )
         facts = replace(
             facts, merge_base=known["merge_base"], changed=known["changed"], tag=known["tag"]
@@ -155,7 +164,7 @@ class Build:
             urls = sources.precompiled_urls(
                 settings.precompiled_index, facts.merge_base, settings.torch_backend
             )
-            found = session.call("environment.first_found", urls=urls)
+            found = session.call(environment.first_found, urls=urls)
             facts = replace(facts, precompiled=found["url"], tried=found["tried"])
         self.merge_base = facts.merge_base
         return facts
@@ -174,21 +183,21 @@ class Build:
         if state["state"] != "done":
             raise self._failed(state)
 
-    def _kept_key(self, resolved: Mapping[str, Any]) -> str | None:
+    def _kept_key(self, resolved: ResolvedSource) -> str | None:
         """A kept wheel of this source and these settings, compiled here before upstream's."""
-        kept = self.context.session.call("environment.wheels")
+        kept = self.context.session.call(environment.wheels)
         whole = {wheel["key"] for wheel in kept if wheel["whole"]}
         keys = (self._wheel_key(name, resolved) for name in ("source", "precompiled"))
         return next((key for key in keys if key in whole), None)
 
-    def _wheel_key(self, strategy: str, resolved: Mapping[str, Any]) -> str:
-        tools = self.context.answers["tools"]
+    def _wheel_key(self, strategy: str, resolved: ResolvedSource) -> str:
+        tools = self.context.answers[TOOLS]
         return environments.wheel_key(self.settings, resolved["identity"], strategy, tools)
 
     def _steps(
         self, choice: Choice, origin: recipes.Origin, facts: SourceFacts
     ) -> list[recipes.JobStep]:
-        resolved = self.context.answers["source"]
+        resolved = self.context.answers[SOURCE]
         if choice.strategy == "reuse":
             key = self._kept_key(resolved)
             assert key is not None
@@ -196,7 +205,7 @@ class Build:
         if choice.strategy == "patch":
             assert facts.merge_base and facts.tag
             return recipes.patch(self.wish, self.uv, origin, facts.merge_base, facts.tag)
-        tools = self.context.answers["tools"]
+        tools = self.context.answers[TOOLS]
         env = strategies.compile_environment(self.settings.target, tools, self.settings.max_jobs)
         if choice.strategy == "precompiled":
             assert facts.merge_base
@@ -219,7 +228,7 @@ class Build:
     # -- jobs --------------------------------------------------------------------------------
 
     def _job(
-        self, choice: Choice, steps: Sequence[recipes.JobStep], resolved: Mapping[str, Any]
+        self, choice: Choice, steps: Sequence[recipes.JobStep], commit: str | None = None
     ) -> None:
         self.context.log(f"strategy {choice.strategy}: {choice.reason}")
         state = job.run(
@@ -232,7 +241,7 @@ class Build:
                 "key": self.key,
                 "strategy": choice.strategy,
                 "reason": choice.reason,
-                "commit": resolved.get("commit"),
+                "commit": commit,
                 "merge_base": getattr(self, "merge_base", None),
                 "attempts": self.attempts,
                 "cache": self.wish.confinement and self.wish.confinement.cache,
@@ -247,16 +256,16 @@ class Build:
         )
         self.context.log(f"not by {choice.strategy}: {choice.reason} ({outcome})")
 
-    def _failed(self, state: Mapping[str, Any]) -> StagingFailed:
+    def _failed(self, state: JobState) -> StagingFailed:
         found = build_log.explain(job.log(self.context.session, state["id"]))
         kind, sentence, advice = found.cause or "unknown", found.sentence, found.next
         if state["state"] != "failed":
-            kind = str(state["state"])
-            sentence = str(state["why"]) or "its supervisor was killed, or the host restarted"
+            kind = state["state"]
+            sentence = state.get("why") or "its supervisor was killed, or the host restarted"
             advice = "retry: the work continues"
-        elif (state.get("rc") or 0) < 0:
+        elif (status := state.get("rc") or 0) < 0:
             kind = "killed"
-            sentence = f"its command was ended by signal {-state['rc']}"
+            sentence = f"its command was ended by signal {-status}"
             advice = "retry: the work continues"
         evidence = {
             "kind": kind,
@@ -281,7 +290,7 @@ class Build:
 def already_built(context: Context) -> bool:
     """Whether the environment's job is done and its records are whole: it only wants its seal."""
     session, key = context.session, context.release.environment_key
-    state = session.call("jobs.state", id=environments.job_id(key))
+    state = session.call(jobs.state, id=environments.job_id(key))
     if state["state"] != "done":
         return False
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deployctl.errors import RemoteError
+from deployctl.hosts.operations import modules
 from deployctl.hosts.session import Session
 from deployctl.steps.builds.environments import BUILD, environment_key, sealed
 from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
@@ -37,7 +38,7 @@ def sealed_knowledge(wanted: Deployment, answers: Answers) -> Knowledge:
 def probe(session: Session, environment: str) -> dict[str, Any]:
     """The probe's answer about an environment of a host; raises `RemoteError`."""
     answer: dict[str, Any] = session.call(
-        "modules.run",
+        modules.run,
         source=vllm_knowledge.probe_source(),
         function="know",
         args={"environment": environment},

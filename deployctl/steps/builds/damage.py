@@ -6,6 +6,7 @@ It stays as it is, since something may serve from it: the next build makes anoth
 from __future__ import annotations
 
 from deployctl.errors import ConnectionLost, RemoteError, StepError
+from deployctl.hosts.operations import releases
 from deployctl.steps.builds import environments
 from deployctl.steps.builds.environments import SHIM, sealed
 from deployctl.steps.interface import Context, Step
@@ -25,7 +26,7 @@ def in_base(base: str | None) -> str:
 def break_seal(context: Context, problems: list[str]) -> None:
     """From now on the environment counts as never proven; the old seal is kept beside it."""
     key = context.release.environment_key
-    context.session.call("releases.break_seal", key=key, why=problems)
+    context.session.call(releases.break_seal, key=key, why=problems)
     context.log(f"environment {key} is damaged: its seal is broken")
 
 

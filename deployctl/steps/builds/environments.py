@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from deployctl.agent.wire.builds import Confined, Imports, Installed, ResolvedSource, Tools
 from deployctl.config.build import BuildSettings, SourceSettings
 from deployctl.config.profile import Profile
+from deployctl.hosts.operations import environment
+from deployctl.steps.facts import BUILD_USER, RELEASES, SOURCE, TOOLS
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
 from deployctl.vllm.builds import recipes
@@ -35,7 +38,7 @@ def environment_key(wanted: Deployment, answers: Answers) -> str:
     What may still serve is never built over: after an environment that was damaged comes another
     one of the next generation, ``KEY-2``, beside it.
     """
-    key, releases = _first_key(wanted, answers), answers["releases"]
+    key, releases = _first_key(wanted, answers), answers[RELEASES]
     for name, seal in releases["environments"].items():
         if seal is not None and _generation(name, key):
             return str(name)
@@ -46,7 +49,7 @@ def environment_key(wanted: Deployment, answers: Answers) -> str:
 def damage_before(wanted: Deployment, answers: Answers) -> list[str]:
     """What was found wrong with earlier generations of the wanted environment."""
     key = _first_key(wanted, answers)
-    broken = answers["releases"]["broken"].items()
+    broken = answers[RELEASES]["broken"].items()
     return [str(text) for name, why in broken if _generation(name, key) for text in why]
 
 
@@ -62,31 +65,31 @@ def _first_key(wanted: Deployment, answers: Answers) -> str:
     build = wanted.profile.build
     identity: dict[str, Any] = build.model_dump(exclude=_NOT_BUILT)
     if build.source.release is None:
-        identity["resolved"] = answers["source"]["identity"]
+        identity["resolved"] = answers[SOURCE]["identity"]
         if is_git(build.source) and build.target == "cuda":
-            identity["capabilities"] = capabilities(answers["tools"])
+            identity["capabilities"] = capabilities(answers[TOOLS])
     return digest(identity, 16)
 
 
-def capabilities(tools: Mapping[str, Any]) -> list[str]:
+def capabilities(tools: Tools) -> list[str]:
     """The compute capabilities to build for; `Unanswered` where the driver does not say."""
-    found = tools.get("capabilities")
+    found = tools["capabilities"]
     if found is None:
         raise Unanswered("tools: the GPU driver does not report the compute capability")
     return list(found)
 
 
-def wheel_key(build: BuildSettings, identity: str, strategy: str, tools: Mapping[str, Any]) -> str:
+def wheel_key(build: BuildSettings, identity: str, strategy: str, tools: Tools) -> str:
     """The name of a built wheel: commit, Python, torch, CUDA, architectures, settings."""
     return digest(
         {
             "source": identity,
             "settings": build.model_dump(include=_WHEEL),
             "binaries": strategy if strategy == "precompiled" else "source",
-            "machine": tools.get("machine"),
-            "libc": tools.get("libc"),
-            "nvcc": tools.get("nvcc_version") if build.target == "cuda" else None,
-            "capabilities": tools.get("capabilities") if build.target == "cuda" else None,
+            "machine": tools["machine"],
+            "libc": tools["libc"],
+            "nvcc": tools["nvcc_version"] if build.target == "cuda" else None,
+            "capabilities": tools["capabilities"] if build.target == "cuda" else None,
         },
         16,
     )
@@ -103,13 +106,14 @@ def moves(source: SourceSettings) -> bool:
     return source.pr is not None or source.ref is not None
 
 
-def describe(source: SourceSettings, resolved: Mapping[str, Any] | None) -> str:
+def describe(source: SourceSettings, resolved: ResolvedSource | None) -> str:
     """A source as people name it."""
     if source.release is not None:
         return f"{source.distribution} {source.release}"
     if source.wheel is not None:
         return f"wheel {source.wheel}"
-    at = f" at {resolved['commit'][:12]}" if resolved and resolved.get("commit") else ""
+    commit = resolved and resolved["commit"]
+    at = f" at {commit[:12]}" if commit else ""
     if source.pr is not None:
         return f"pull request {source.pr}{at}"
     return f"{source.ref or source.path}{at}"
@@ -125,12 +129,14 @@ def repository(url: str) -> str:
     return f"@/sources/{digest(url)}.git"
 
 
-def origin(source: SourceSettings, resolved: Mapping[str, Any], submodules: bool) -> recipes.Origin:
+def origin(source: SourceSettings, resolved: ResolvedSource, submodules: bool) -> recipes.Origin:
     """The git source as the recipes take it."""
+    commit = resolved["commit"]
+    assert commit is not None, "a git source has a commit"
     if source.path is not None:
-        return recipes.Origin(resolved["commit"], source.path, checkout=True)
+        return recipes.Origin(commit, source.path, checkout=True)
     return recipes.Origin(
-        commit=resolved["commit"],
+        commit=commit,
         repository=repository(source.url),
         url=source.url,
         ref=resolved["ref"] or "",
@@ -141,7 +147,7 @@ def origin(source: SourceSettings, resolved: Mapping[str, Any], submodules: bool
 
 def sealed(answers: Answers, key: str) -> dict[str, Any] | None:
     """The seal of an environment; None where it is not there or was never proven whole."""
-    seal: dict[str, Any] | None = answers["releases"]["environments"].get(key)
+    seal: dict[str, Any] | None = answers[RELEASES]["environments"].get(key)
     return seal
 
 
@@ -154,7 +160,7 @@ def asks_for_user(build: BuildSettings) -> bool:
 def confinement(profile: Profile, answers: Answers) -> recipes.Confinement | None:
     """To whom the build's code is confined; None where it runs as the agent's user."""
     build = profile.build
-    user = answers["build_user"]["user"] if asks_for_user(build) else None
+    user = answers[BUILD_USER]["user"] if asks_for_user(build) else None
     if user is None:
         return None
     models = [profile.model, *([profile.drafter.model] if profile.drafter else [])]
@@ -192,24 +198,26 @@ def wish(
     )
 
 
-def imports(context: Context, extensions: Sequence[str]) -> dict[str, Any]:
+def imports(context: Context, extensions: Sequence[str]) -> Imports:
     """What importing vllm and these modules shows, as the user who built it; raises
     `RemoteError`."""
     profile, key = context.wanted.profile, context.release.environment_key
     made = wish(profile.build, key, confinement(profile, context.answers))
-    found: dict[str, Any] = context.session.call(
-        "environment.imports",
+    reader = recipes.confined_reader(made)
+    confined: Confined | None = None
+    if reader is not None:
+        confined = {"argv": reader["argv"], "env": reader["env"]}
+    return context.session.call(
+        environment.imports,
         environment=context.release.environment,
         extensions=list(extensions),
-        confined=recipes.confined_reader(made),
+        confined=confined,
     )
-    return found
 
 
-def complete(context: Context, deep: bool = False) -> dict[str, Any]:
+def complete(context: Context, deep: bool = False) -> Installed:
     """What the environment of a release holds, against its base where it was linked from one."""
     base = context.wanted.profile.build.base
-    facts: dict[str, Any] = context.session.call(
-        "environment.complete", environment=context.release.environment, deep=deep, base=base
+    return context.session.call(
+        environment.complete, environment=context.release.environment, deep=deep, base=base
     )
-    return facts

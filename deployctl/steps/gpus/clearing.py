@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from deployctl.agent.wire.answers import UnitState
+from deployctl.agent.wire.gpus import Gpu, StuckThread
+from deployctl.steps.facts import PORT, UNIT
 from deployctl.steps.gpus import clean_options, gpu_reset, profile_gpus
-from deployctl.steps.gpus.gpu_snapshot import Scene, in_words, tell
+from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, in_words, tell
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Verdict
-from deployctl.steps.gpus.profile_gpus import Gpu
 from deployctl.steps.interface import Answers, Change, Deployment, Evidence
 
 
-def alive(unit: Mapping[str, Any]) -> bool:
+def alive(unit: UnitState) -> bool:
     """Whether anything of the unit runs, be it only what a dead server left."""
     return unit["state"] in ("starting", "running") or bool(unit["members"])
 
 
-def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]:
+def obstacles(wanted: Deployment, answers: Answers, now: GpuSnapshot) -> Iterator[str]:
     """Why cleaning cannot lead to free GPUs, known before anything is touched."""
     scope = clean_options.scope(wanted)
     if scope not in ("ours", "container", "gpu"):
@@ -41,20 +42,20 @@ def obstacles(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[str]
             yield f"GPU reset refused: {reason}"
 
 
-def whole_gpus(now: Scene) -> list[Gpu]:
+def whole_gpus(now: GpuSnapshot) -> list[Gpu]:
     """The profile's GPUs whose memory tells whether it is free: that of a GPU divided by MIG is
     the sum of all its instances, which do not share it."""
     return [gpu for gpu in now.gpus if not gpu["mig"]]
 
 
-def measured(now: Scene) -> list[Gpu]:
+def measured(now: GpuSnapshot) -> list[Gpu]:
     """Those of them whose memory in use is known. One that shares the machine's memory, and whose
     holders' memory is not reported, is left out: that no process holds it is proof.
     """
     return [gpu for gpu in whole_gpus(now) if not _left_out(gpu)]
 
 
-def left_out(now: Scene) -> dict[str, str]:
+def left_out(now: GpuSnapshot) -> dict[str, str]:
     """The other ones, by index, with why."""
     why = "it shares the machine's memory, and how much its holders have is not reported"
     return {str(gpu["index"]): why for gpu in whole_gpus(now) if _left_out(gpu)}
@@ -64,30 +65,29 @@ def _left_out(gpu: Gpu) -> bool:
     return bool(gpu.get("unified")) and gpu["memory_used"] is None
 
 
-def available(now: Scene, gpu: Gpu) -> int | None:
+def available(now: GpuSnapshot, gpu: Gpu) -> int | None:
     """MiB that can be had on a GPU that shares the machine's memory; None for any other one, and
     while something runs that will be stopped: how much of the machine's memory that frees is not
     known."""
     if not gpu.get("unified") or now.selection.stop:
         return None
-    found: int | None = gpu.get("memory_available")
-    return found
+    return gpu.get("memory_available")
 
 
-def _unreadable(wanted: Deployment, now: Scene) -> Iterator[str]:
+def _unreadable(wanted: Deployment, now: GpuSnapshot) -> Iterator[str]:
     """GPUs of which it could not be proven that they are free, whatever were stopped."""
     if clean_options.resets(wanted):
         return
     for gpu in measured(now):
         if gpu["memory_used"] is None:
-            said = (gpu.get("unknown") or {}).get("memory.used") or "not reported"
+            said = gpu["unknown"].get("memory.used") or "not reported"
             yield (
                 f"GPU {gpu['index']}: its memory in use cannot be read ({said}), so nothing is "
                 "stopped for it: see nvidia-smi, or reset it with deployctl clean --reset"
             )
 
 
-def stays(now: Scene, gpu: Gpu) -> list[Verdict]:
+def stays(now: GpuSnapshot, gpu: Gpu) -> list[Verdict]:
     """Those who keep memory on a GPU, on that one alone, after everything that is to be stopped is
     gone: so far as how much they hold is known."""
     return [
@@ -97,7 +97,7 @@ def stays(now: Scene, gpu: Gpu) -> list[Verdict]:
     ]
 
 
-def _held_by_others(wanted: Deployment, now: Scene) -> Iterator[str]:
+def _held_by_others(wanted: Deployment, now: GpuSnapshot) -> Iterator[str]:
     limit = wanted.profile.clean.free_below_mib
     for gpu in whole_gpus(now):
         others = stays(now, gpu)
@@ -110,9 +110,9 @@ def _held_by_others(wanted: Deployment, now: Scene) -> Iterator[str]:
             )
 
 
-def changes(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[Change]:
+def changes(wanted: Deployment, answers: Answers, now: GpuSnapshot) -> Iterator[Change]:
     """The unit and every process that is stopped, one by one."""
-    unit = answers["unit"]
+    unit = answers[UNIT]
     if alive(unit):
         what = f"pid {unit['pid']}, {len(unit['members'])} processes, stopped"
         yield Change(f"unit {wanted.profile.name}", unit["release"], "stopped", what)
@@ -126,7 +126,7 @@ def changes(wanted: Deployment, answers: Answers, now: Scene) -> Iterator[Change
             yield Change(f"GPU {gpu['index']}", gpu["uuid"], "reset", "asked for by --reset")
 
 
-def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
+def before(wanted: Deployment, answers: Answers, now: GpuSnapshot) -> Evidence:
     """What was found before anything is stopped. `concerned` are the PIDs of those holders that
     are ours or hold a GPU of the profile, or may."""
     wanted_gpus = {gpu["uuid"] for gpu in now.gpus}
@@ -152,16 +152,16 @@ def before(wanted: Deployment, answers: Answers, now: Scene) -> Evidence:
 
 def _port(wanted: Deployment, answers: Answers) -> Evidence:
     """Who holds the profile's port; `listening` None where that is not known."""
-    port, found = wanted.profile.serve.port, answers.get("port")
+    port, found = wanted.profile.serve.port, answers.get(PORT)
     if found is None:
-        unknown = answers.unknown("port")
+        unknown = answers.unknown(PORT)
         reason = "" if unknown is None else unknown.reason
         return {"port": port, "listening": None, "holders": [], "unknown": reason}
     return {
         "port": port,
         "listening": found["listening"],
         "holders": found["holders"],
-        "unknown": found.get("unknown"),
+        "unknown": found["unknown"],
     }
 
 
@@ -170,7 +170,7 @@ def device_only(verdict: Verdict) -> bool:
     return verdict.proof != "record" and bool(verdict.process.devices)
 
 
-def starters(stopped: Sequence[Verdict], now: Scene) -> list[str]:
+def starters(stopped: Sequence[Verdict], now: GpuSnapshot) -> list[str]:
     """What may restart the stopped ones: a living parent that is not itself stopped, or a
     systemd service."""
     gone = {verdict.process.pid for verdict in stopped}
@@ -191,7 +191,7 @@ def _is_init(process: Process) -> bool:
     return 1 in (process.pid, *process.inner_pids[-1:])
 
 
-def held_by(wanted: Deployment, now: Scene, uuid: str, amount: int | None) -> str:
+def held_by(wanted: Deployment, now: GpuSnapshot, uuid: str, amount: int | None) -> str:
     """Whose the memory is that is still in use on a GPU."""
     told = "an unknown amount of memory" if amount is None else f"{amount} MiB"
     holders = now.on(uuid)
@@ -204,11 +204,10 @@ def held_by(wanted: Deployment, now: Scene, uuid: str, amount: int | None) -> st
     return f"{told} held by no visible process: the driver keeps it, see deployctl clean --reset"
 
 
-def where_stuck(row: Mapping[str, Any]) -> str:
+def where_stuck(pid: int, threads: Sequence[StuckThread]) -> str:
     """Where in the kernel a process hangs that survives SIGKILL."""
-    threads = row.get("stuck") or ()
     places = [
         f"{thread['state']} in {' < '.join(thread['stack']) or thread['channel'] or 'unknown'}"
         for thread in threads
     ]
-    return f"PID {row['pid']}: {'; '.join(places) or 'location unknown'}"
+    return f"PID {pid}: {'; '.join(places) or 'location unknown'}"

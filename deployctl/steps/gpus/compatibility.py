@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deployctl.steps.facts import TOOLS
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.gpus.finding import Finding
 from deployctl.steps.interface import Answers, Deployment, Unanswered
@@ -21,18 +22,18 @@ def findings(wanted: Deployment, answers: Answers, module: str | None) -> Iterat
         gpus = profile_gpus.profile_gpus(wanted, answers)
     except Unanswered:
         gpus = []
-    rows = {gpu["index"]: gpu.get("driver") for gpu in gpus}
+    rows = {gpu["index"]: gpu["driver"] for gpu in gpus}
     yield from _rows(rows, module)
     backend = wanted.profile.build.torch_backend
     if cuda_versions.cuda_of(backend) is None:
         return
     driver = module or next((row for row in rows.values() if row), None)
     yield _finding("backend driver", cuda_versions.driver(backend, driver), driver, backend)
-    for capability in sorted({gpu["compute_cap"] for gpu in gpus if gpu.get("compute_cap")}):
+    for capability in sorted({cap for gpu in gpus if (cap := gpu["compute_cap"])}):
         misfit = cuda_versions.capability(backend, capability)
         yield _finding("backend capability", misfit, capability, backend)
-    tools = None if answers.unknown("tools") else answers["tools"]
-    nvcc = (tools or {}).get("nvcc_version")
+    tools = answers.get(TOOLS)
+    nvcc = tools and tools["nvcc_version"]
     source = wanted.profile.build.source
     compiled = source.release is None and source.wheel is None
     if nvcc and compiled:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from deployctl.steps.gpus.gpu_snapshot import HOLDERS, Scene, in_words
+from deployctl.agent.wire.gpus import Links
+from deployctl.hosts import operations
+from deployctl.hosts.session import Call
+from deployctl.steps.gpus.gpu_snapshot import HOLDERS, GpuSnapshot, in_words
 from deployctl.steps.gpus.holders import Process
-from deployctl.steps.interface import Answers, Deployment, Question
+from deployctl.steps.interface import Answers, Deployment, Key, Question
 
-LINKS = "clean.links"
+LINKS = Key[Links]("clean.links")
 
 
-def question() -> Question:
+def question() -> Question[Links]:
     """What must be known beside who is there."""
-    return Question(LINKS, "gpu.links", where="node")
+    return Question(LINKS, Call(operations.gpu.links), where="node")
 
 
 def refusal(
-    wanted: Deployment, answers: Answers, now: Scene, leaving: frozenset[int] = frozenset()
+    wanted: Deployment, answers: Answers, now: GpuSnapshot, leaving: frozenset[int] = frozenset()
 ) -> str | None:
     """Why the profile's GPUs must not be reset, None where they may be.
 
@@ -42,14 +45,13 @@ def _is_client(process: Process) -> bool:
     return not process.zombie and bool(process.devices or process.gpus)
 
 
-def _peers(answers: Answers, now: Scene) -> str | None:
+def _peers(answers: Answers, now: GpuSnapshot) -> str | None:
     """GPUs joined by NVLink are reset together or not at all."""
     links = answers[LINKS]
     if links["unknown"]:
         return f"its NVLink peers are not known: {links['unknown']}"
     own = {gpu["index"] for gpu in now.gpus}
     for index in sorted(own):
-        # The agent's answer is JSON, whose keys are text.
         if str(index) not in links["peers"]:
             return f"the NVLink peers of GPU {index} are not known"
         others = sorted(set(links["peers"][str(index)]) - own)

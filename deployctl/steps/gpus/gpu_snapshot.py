@@ -7,34 +7,38 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl.agent.wire.gpus import Gpu, Holders, UnreadableProcess
+from deployctl.hosts.operations import gpu
+from deployctl.hosts.session import Call
+from deployctl.steps import facts
 from deployctl.steps.builds.environments import environment_key, job_id
+from deployctl.steps.facts import GPUS, UNIT, known_releases
 from deployctl.steps.gpus import clean_options, profile_gpus
 from deployctl.steps.gpus.holders import Process, join, pid_in
 from deployctl.steps.gpus.ownership import Mine, Selection, Verdict, judge, select
-from deployctl.steps.gpus.profile_gpus import Gpu
-from deployctl.steps.interface import Answers, Deployment, Question, Unanswered
+from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
 from deployctl.vllm.serving.titles import LOOK_FOR
 
-HOLDERS = "holders"
-INSIDE = "holders.inside"
+HOLDERS = Key[Holders]("holders")
+INSIDE = Key[Holders]("holders.inside")
 
 
-def questions(wanted: Deployment) -> tuple[Question, ...]:
+def questions(wanted: Deployment) -> tuple[Question[Any], ...]:
     """What must be known to say who is on the host and whose it is."""
-    look = {"patterns": list(LOOK_FOR)}
-    asked = [
-        Question("unit", "units.state", {"name": wanted.profile.name}),
-        Question("releases", "releases.state", {"profile": wanted.profile.name}),
-        Question(HOLDERS, "gpu.holders", look, where="node"),
+    look = Call(gpu.holders, patterns=LOOK_FOR)
+    asked: list[Question[Any]] = [
+        facts.unit(wanted),
+        facts.release_state(wanted),
+        Question(HOLDERS, look, where="node"),
         *profile_gpus.questions(wanted),
     ]
     if wanted.host.node is not None:
-        asked.append(Question(INSIDE, "gpu.holders", look))
+        asked.append(Question(INSIDE, look))
     return tuple(asked)
 
 
 @dataclass(frozen=True)
-class Scene:
+class GpuSnapshot:
     """Verdicts on everybody seen, what the scope stops, and what could not be seen."""
 
     gpus: tuple[Gpu, ...]
@@ -71,14 +75,14 @@ def _telling(process: Process) -> bool:
     return bool(process.devices or process.memory is not None or process.gpus or process.part)
 
 
-def scene(wanted: Deployment, answers: Answers) -> Scene:
-    """The scene of these answers; raises `Unanswered` where whose the GPUs are is not known."""
+def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
+    """The snapshot of these answers; raises `Unanswered` where whose the GPUs are is not known."""
     look = answers[HOLDERS]
     inside = answers[INSIDE] if wanted.host.node is not None else None
     if inside is not None and inside["namespace"] not in look["namespaces"]:
         raise Unanswered(f"the node sees no process of {wanted.host.name}: it does not run there")
     gpus = tuple(profile_gpus.profile_gpus(wanted, answers))
-    unit = answers["unit"]
+    unit = answers[UNIT]
     environments = _environments(wanted, answers)
     mine = Mine(
         profile=wanted.profile.name,
@@ -90,18 +94,17 @@ def scene(wanted: Deployment, answers: Answers) -> Scene:
         gpus=frozenset(gpu["uuid"] for gpu in gpus),
         system=tuple(wanted.profile.clean.system),
     )
-    verdicts = tuple(judge(join(look, answers["gpus"], inside), mine))
+    verdicts = tuple(judge(join(look, answers[GPUS], inside), mine))
     selection = select(verdicts, mine, clean_options.scope(wanted))
-    return Scene(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
+    return GpuSnapshot(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
 
 
 def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:
     """Those of the profile's releases, and the wanted one where it is known."""
-    releases = answers.get("releases") or {}
     found = set()
     with suppress(Unanswered):
         found.add(environment_key(wanted, answers))
-    for manifest in (releases.get("releases") or {}).values():
+    for manifest in known_releases(answers)["releases"].values():
         key = ((manifest or {}).get("identity") or {}).get("environment")
         if key:
             found.add(str(key))
@@ -110,7 +113,7 @@ def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:
 
 def _blind(answers: Answers) -> Iterator[str]:
     """What was not seen; empty where no driver is loaded, for then no process holds a GPU."""
-    look, state = answers[HOLDERS], answers["gpus"]
+    look, state = answers[HOLDERS], answers[GPUS]
     if not look["devices"] and not state["present"]:
         return
     if look["hidden"]:
@@ -122,7 +125,7 @@ def _blind(answers: Answers) -> Iterator[str]:
         yield f"compute processes are not known: {state['apps_unknown']}"
 
 
-def _names(unreadable: Sequence[dict[str, Any]], count: int) -> str:
+def _names(unreadable: Sequence[UnreadableProcess], count: int) -> str:
     shown = [f"{p['pid']} {p['comm']} ({', '.join(p['unreadable'])})" for p in unreadable[:5]]
     return ", ".join(shown) + (f" and {count - 5} more" if count > 5 else "")
 

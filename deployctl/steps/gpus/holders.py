@@ -8,16 +8,15 @@ start time.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployctl.agent.wire.gpus import Gpu, GpuProcess, GpuState, Holder, Holders
 from deployctl.vllm.serving.titles import Part, part
 
 LINE = 200
 """Characters of a command line that are shown."""
-Look = Mapping[str, Any]
-"""The answer of `gpu.holders`."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Process:
         }
 
 
-def join(look: Look, gpus: Mapping[str, Any], inside: Look | None = None) -> list[Process]:
+def join(look: Holders, gpus: GpuState, inside: Holders | None = None) -> list[Process]:
     """All processes of a look, with what nvidia-smi and the agent in the container add.
 
     `gpus` is the answer of `gpu.state` on the same machine; `inside` that of `gpu.holders` in
@@ -100,7 +99,7 @@ def join(look: Look, gpus: Mapping[str, Any], inside: Look | None = None) -> lis
         if inside is not None:
             process = _with_inside(process, inside)
         found.append(_with_gpus(process, apps, gpus))
-    draws = frozenset(gpus.get("graphics") or ())
+    draws = frozenset(gpus["graphics"])
     found = [replace(p, graphics=True) if p.pid in draws else p for p in found]
     known = {process.pid for process in found}
     for pid, rows in apps.items():
@@ -109,7 +108,7 @@ def join(look: Look, gpus: Mapping[str, Any], inside: Look | None = None) -> lis
     return found
 
 
-def _process(entry: Mapping[str, Any]) -> Process:
+def _process(entry: Holder) -> Process:
     place = entry["container"]
     return Process(
         pid=entry["pid"],
@@ -134,7 +133,7 @@ def _process(entry: Mapping[str, Any]) -> Process:
     )
 
 
-def _marks(entry: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+def _marks(entry: Holder) -> tuple[tuple[str, str, str], ...]:
     return tuple((mark["kind"], mark["name"], mark["how"]) for mark in entry["marks"])
 
 
@@ -148,7 +147,7 @@ def pid_in(process: Process, namespace: int) -> int | None:
     return process.inner_pids[len(process.inner_pids) - 1 - depth]
 
 
-def _with_inside(process: Process, inside: Look) -> Process:
+def _with_inside(process: Process, inside: Holders) -> Process:
     pid = pid_in(process, inside["namespace"])
     if pid is None:
         # Paths below the node's own root say nothing about a deployment in a container.
@@ -160,15 +159,15 @@ def _with_inside(process: Process, inside: Look) -> Process:
     return replace(process, marks=())
 
 
-def _apps(gpus: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]]:
-    apps: dict[int, list[Mapping[str, Any]]] = {}
+def _apps(gpus: GpuState) -> dict[int, list[GpuProcess]]:
+    apps: dict[int, list[GpuProcess]] = {}
     for row in gpus["apps"]:
         apps.setdefault(row["pid"], []).append(row)
     return apps
 
 
 def _with_gpus(
-    process: Process, apps: Mapping[int, Sequence[Mapping[str, Any]]], gpus: Mapping[str, Any]
+    process: Process, apps: Mapping[int, Sequence[GpuProcess]], gpus: GpuState
 ) -> Process:
     rows = apps.get(process.pid, ())
     if rows:
@@ -181,29 +180,28 @@ def _with_gpus(
     return replace(process, gpus=held, indices=indices, memory=memory)
 
 
-def _uuids(rows: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
-    uuids = {row["uuid"] for row in rows}
-    return None if None in uuids else frozenset(uuids)
+def _uuids(rows: Sequence[GpuProcess]) -> frozenset[str] | None:
+    uuids = [row["uuid"] for row in rows if row["uuid"] is not None]
+    return frozenset(uuids) if len(uuids) == len(rows) else None
 
 
-def _sum(rows: Iterable[Mapping[str, Any]]) -> int | None:
-    amounts = [row["memory"] for row in rows]
-    return None if None in amounts else sum(amounts)
+def _sum(rows: Sequence[GpuProcess]) -> int | None:
+    amounts = [row["memory"] for row in rows if row["memory"] is not None]
+    return sum(amounts) if len(amounts) == len(rows) else None
 
 
-def _by_devices(
-    devices: frozenset[str], gpus: Sequence[Mapping[str, Any]]
-) -> frozenset[str] | None:
+def _by_devices(devices: frozenset[str], gpus: Sequence[Gpu]) -> frozenset[str] | None:
     """GPUs by the minor numbers of their files; control files alone name no GPU."""
     numbered = {name for name in devices if name[len("nvidia") :].isdigit()}
-    by_file = {f"nvidia{gpu['minor']}": gpu["uuid"] for gpu in gpus if gpu["minor"] is not None}
+    numbers = ((gpu.get("minor"), gpu["uuid"]) for gpu in gpus)
+    by_file = {f"nvidia{minor}": uuid for minor, uuid in numbers if minor is not None}
     if numbered and numbered <= by_file.keys():
         return frozenset(by_file[name] for name in numbered)
     # Where there is one GPU only, whoever holds a device holds that one.
     return frozenset({gpus[0]["uuid"]}) if len(gpus) == 1 else None
 
 
-def _unseen(pid: int, rows: Sequence[Mapping[str, Any]]) -> Process:
+def _unseen(pid: int, rows: Sequence[GpuProcess]) -> Process:
     name = next((row["name"] for row in rows if row["name"]), "")
     return Process(
         pid=pid,

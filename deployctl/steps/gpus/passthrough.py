@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from deployctl.agent.wire.gpus import Cuda, DeviceFile, GpuState, Passthrough
 from deployctl.steps.gpus.container_conf.conf import parse
 from deployctl.steps.gpus.container_conf.findings import Judgement
 from deployctl.steps.gpus.container_conf.remarks import MAKE_NODES, remarks
 from deployctl.steps.gpus.finding import Finding
-
-Look = Mapping[str, Any]
-"""The answer of `passthrough.look`."""
 
 NEEDED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 """Control files that CUDA opens beside those of the GPUs."""
@@ -25,12 +23,12 @@ OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY"""
 
 
-def has_driver(machine: Look) -> bool:
+def has_driver(machine: Passthrough) -> bool:
     """Whether an NVIDIA driver is loaded at all: without one, nothing else is worth telling."""
     return machine["module"] is not None or bool(machine["majors"])
 
 
-def driver(node: Look) -> Iterator[Finding]:
+def driver(node: Passthrough) -> Iterator[Finding]:
     """The kernel's driver on the machine that has the GPU."""
     if not has_driver(node):
         say = f"no NVIDIA driver is loaded on {MACHINE}"
@@ -43,7 +41,7 @@ def driver(node: Look) -> Iterator[Finding]:
         yield Finding("driver", "ok", node["module"], "loaded")
 
 
-def nodes(machine: Look, where: str) -> Iterator[Finding]:
+def nodes(machine: Passthrough, where: str) -> Iterator[Finding]:
     """Device files against the numbers that the kernel has given to the driver."""
     files = {device["path"]: device for device in machine["devices"]}
     gpus = [path for path in files if path[len("/dev/nvidia") :].isdigit()]
@@ -59,7 +57,7 @@ def nodes(machine: Look, where: str) -> Iterator[Finding]:
 
 
 def _number(
-    path: str, device: Mapping[str, Any], majors: Mapping[str, int], where: str
+    path: str, device: DeviceFile, majors: Mapping[str, int], where: str
 ) -> Iterator[Finding]:
     if device["kind"] != "device":
         say = (
@@ -89,7 +87,7 @@ def _major(path: str, majors: Mapping[str, int]) -> int | None:
 
 
 def conf(
-    node: Look, wanted: frozenset[int] | None = None, inside: Look | None = None
+    node: Passthrough, wanted: frozenset[int] | None = None, inside: Passthrough | None = None
 ) -> Iterator[Finding]:
     """The container's configuration against the device files of its node.
 
@@ -102,8 +100,8 @@ def conf(
         say = "the node has no configuration of the container"
         yield Finding("conf", "unknown", None, "readable", say, MACHINE)
         return
-    read = parse(told["text"], told["path"], (told.get("includes") or {}).get)
-    judged = Judgement(read, node["devices"], node.get("cgroup"))
+    read = parse(told["text"], told["path"], told["includes"].get)
+    judged = Judgement(read, node["devices"], node["cgroup"])
     for finding in (*judged.findings(wanted), *remarks(judged)):
         if finding.verdict == "failed" and inside is not None and _has(inside, node, finding):
             say = f"it is there now; after the next start: {finding.say}"
@@ -112,13 +110,13 @@ def conf(
             yield finding
 
 
-def _has(inside: Look, node: Look, finding: Finding) -> bool:
+def _has(inside: Passthrough, node: Passthrough, finding: Finding) -> bool:
     """Whether the running container has the device that a finding is about."""
     there = {f"{d['major']}:{d['minor']}" for d in inside["devices"] if d["kind"] == "device"}
     return finding.needed in there & {f"{d['major']}:{d['minor']}" for d in node["devices"]}
 
 
-def versions(node: Look, host: Look) -> Iterator[Finding]:
+def versions(node: Passthrough, host: Passthrough) -> Iterator[Finding]:
     """The driver's libraries on the host against the kernel's module, in all parts."""
     module = host["module"] or node["module"]
     for name, version in host["libraries"].items():
@@ -140,7 +138,7 @@ def _install(module: str | None) -> tuple[str, ...]:
     return (f"sh NVIDIA-Linux-x86_64-{module}.run --no-kernel-modules",) if module else ()
 
 
-def persistence(gpus: Mapping[str, Any]) -> Iterator[Finding]:
+def persistence(gpus: GpuState) -> Iterator[Finding]:
     """Without persistence mode each first use loads the driver again, for seconds."""
     for gpu in gpus["gpus"]:
         if gpu["persistence"] is False:
@@ -149,7 +147,7 @@ def persistence(gpus: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding("persistence", "warning", False, True, say, MACHINE, lines)
 
 
-def shm(host: Look, parallel: int, in_container: bool) -> Iterator[Finding]:
+def shm(host: Passthrough, parallel: int, in_container: bool) -> Iterator[Finding]:
     """Shared memory for NCCL and for vLLM's own messages between processes."""
     needed = (1 << 30) if parallel > 1 else (64 << 20)
     size = host["shm"]
@@ -164,14 +162,14 @@ def shm(host: Look, parallel: int, in_container: bool) -> Iterator[Finding]:
         yield Finding("shm", "ok", size, needed)
 
 
-def cuda(probe: Look, conf_path: str) -> Iterator[Finding]:
+def cuda(probe: Cuda, conf_path: str) -> Iterator[Finding]:
     """CUDA itself: device files opened, driver initialised, a context on every GPU."""
     if probe["unknown"]:
         yield Finding("cuda", "unknown", None, "a context on every GPU", probe["unknown"])
         return
-    for path, error in probe["opened"].items():
-        if error is not None:
-            yield _refused(path, error, conf_path)
+    for path, refused in probe["opened"].items():
+        if refused is not None:
+            yield _refused(path, refused, conf_path)
     error = probe["error"]
     if error is None and not probe["count"]:
         yield Finding("cuda", "failed", 0, "a GPU", "CUDA sees no GPU")

@@ -8,6 +8,7 @@ from typing import Any
 
 from deployctl.errors import RemoteError
 from deployctl.hosts.operations import files, units
+from deployctl.steps.facts import MODEL, TOOLS, known_releases
 from deployctl.steps.interface import Context, Unanswered
 from deployctl.steps.models import sources
 from deployctl.steps.verify import VerifyStep
@@ -110,8 +111,8 @@ def _start_of_log(context: Context) -> str:
 
 def _fixes(context: Context) -> dict[str, str]:
     """The build's fixes by name, as verify probed them in this run or before it was sealed."""
-    releases = context.answers.get("releases") or {}
-    seal = (releases.get("environments") or {}).get(context.release.environment_key) or {}
+    sealed = known_releases(context.answers)["environments"]
+    seal = sealed.get(context.release.environment_key) or {}
     verified: Mapping[str, Any] = context.evidence.get(VerifyStep.name) or {}
     if "fixes" not in verified:
         verified = (seal.get("evidence") or {}).get(VerifyStep.name) or {}
@@ -129,7 +130,7 @@ def _window(config: Mapping[str, Any]) -> int | None:
 def _multimodal(context: Context) -> bool | None:
     """Whether the target nests its language model in something larger; None where not known."""
     try:
-        target = sources.config(context.wanted, context.answers, "model")
+        target = sources.config(context.wanted, context.answers, MODEL)
     except Unanswered:
         return None
     return text_config(target) is not target if target else None
@@ -137,7 +138,8 @@ def _multimodal(context: Context) -> bool | None:
 
 def _capability(context: Context) -> float | None:
     """The highest compute capability of the host's GPUs."""
-    found = (context.answers.get("tools") or {}).get("capabilities") or []
+    tools = context.answers.get(TOOLS)
+    found = (tools and tools["capabilities"]) or []
     try:
         return max((float(one) for one in found), default=None)
     except (TypeError, ValueError):

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from deployctl.hosts.operations import units
+from deployctl.steps import facts
+from deployctl.steps.facts import RELEASES, UNIT
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
     Answers,
@@ -21,7 +23,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models.loaded_drafter import config_on_disk
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers.process import identity
+from deployctl.steps.servers.process import Identity, identity
 
 ASKED = "asked"
 """The evidence's key for the digest of what was asked, so that another one is measured again."""
@@ -33,13 +35,9 @@ CONFIG = "drafter_config"
 """The evidence's key for the drafter's config.json as it lay there then."""
 
 
-def gate_questions(wanted: Deployment) -> list[Question]:
+def gate_questions(wanted: Deployment) -> list[Question[Any]]:
     """Which release serves, what it has proven, and whether it still runs."""
-    name = wanted.profile.name
-    return [
-        Question("releases", "releases.state", {"profile": name}),
-        Question("unit", "units.state", {"name": name}),
-    ]
+    return [facts.release_state(wanted), facts.unit(wanted)]
 
 
 def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Plan:
@@ -48,10 +46,10 @@ def gate_plan(gate: str, asked: str, wanted: Deployment, answers: Answers) -> Pl
         return Plan("check", reason="asked for")
     try:
         release = release_paths(wanted, answers).release
-        releases, unit = answers["releases"], answers["unit"]
+        releases, unit = answers[RELEASES], answers[UNIT]
     except Unanswered as error:
         return Plan("check", reason=str(error))
-    if unit["state"] != "running" or unit.get("release") != release:
+    if unit["state"] != "running" or unit["release"] != release:
         return Plan("check", reason="the wanted release does not run")
     manifest = releases["releases"].get(release) or {}
     evidence: Evidence = (manifest.get("evidence") or {}).get(gate) or {}
@@ -108,7 +106,7 @@ def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
     )
 
 
-def _process(context: Context) -> dict[str, Any]:
+def _process(context: Context) -> Identity:
     return identity(context.session.call(units.state, name=context.wanted.profile.name))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployctl.config.checks import AcceptanceSettings
+from deployctl.steps.facts import known_releases
 from deployctl.steps.interface import Context
 from deployctl.vllm.acceptance.measurement import Measured, Protocol
 from deployctl.vllm.client import prompt_sets
@@ -19,10 +20,9 @@ def last_good(context: Context, gate: str, settings: AcceptanceSettings) -> dict
     """
     if context.wanted.pinned is not None:
         return None
-    releases = context.answers.get("releases") or {}
-    for name in ("current", "previous"):
-        release = releases.get(name)
-        manifest = (releases.get("releases") or {}).get(release) or {}
+    kept = known_releases(context.answers)
+    for release in (kept["current"], kept["previous"]):
+        manifest = kept["releases"].get(release or "") or {}
         before = (manifest.get("evidence") or {}).get(gate) or {}
         if before.get("verdict") != "pass":
             continue

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
+from deployctl.agent.wire.jobs import JobState
+from deployctl.agent.wire.stored import HubFile, Model
 from deployctl.steps import job
 from deployctl.steps.interface import Context
 from deployctl.steps.models.sources import hub_access
@@ -16,22 +18,22 @@ ATTEMPTS = 3
 OTHER_FORMATS = (".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack", ".ot")
 
 
-def wanted_files(remote: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def wanted_files(remote: Iterable[HubFile]) -> list[HubFile]:
     """What a server reads of a repository: other formats are left where safetensors are."""
-    files = [dict(file) for file in remote if not file["name"].startswith((".", "original/"))]
+    files = [file for file in remote if not file["name"].startswith((".", "original/"))]
     if not any(file["name"].endswith(".safetensors") for file in files):
         return files
     return [file for file in files if not file["name"].endswith(OTHER_FORMATS)]
 
 
-def download(context: Context, repo: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+def download(context: Context, repo: str, answer: Model) -> JobState:
     """Fetch a surveyed repository's commit; the job's final state."""
-    access = hub_access(context.wanted)
+    access, commit = hub_access(context.wanted), answer["commit"] or "unknown"
     asked = {
         "repo": repo,
         "revision": answer["commit"],
         "folder": answer["place"],
-        "files": wanted_files(answer["remote"]),
+        "files": wanted_files(answer["remote"] or ()),
     }
     env = {
         "HF_HUB_OFFLINE": "0",
@@ -56,7 +58,7 @@ def download(context: Context, repo: str, answer: Mapping[str, Any]) -> dict[str
     for attempt in range(1, ATTEMPTS + 1):
         final = job.run(
             context,
-            f"fetch-{repo.replace('/', '--')}-{answer['commit'][:12]}",
+            f"fetch-{repo.replace('/', '--')}-{commit[:12]}",
             [step],
             stall=build.stall,
             limit=build.limit,

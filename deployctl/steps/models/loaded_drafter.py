@@ -6,9 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from deployctl.agent.wire.answers import FileContent
 from deployctl.errors import RemoteError
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import files
+from deployctl.hosts.session import Call, known
 from deployctl.steps.builds.built import sha256
+from deployctl.steps.facts import DRAFTER
 from deployctl.steps.interface import Context
 from deployctl.steps.models import sources
 from deployctl.vllm.drafters.drafter import DrafterConfigError, parse
@@ -26,7 +29,7 @@ class LoadedDrafter:
 
 def loaded_drafter(context: Context, log: str) -> LoadedDrafter | None:
     """Read the config and the launch settings again; None where no drafter model is wanted."""
-    if sources.source(context.wanted, "drafter") is None:
+    if sources.source(context.wanted, DRAFTER) is None:
         return None
     config, started_with = _read(context)
     if config["text"] is None:
@@ -51,7 +54,7 @@ def config_on_disk(context: Context) -> dict[str, Any] | None:
     """``{"path", "sha256", "drifted"}`` of the serving release's config.json: `drifted` says
     whether it differs from what the server was launched with, None where that is unknown. None
     where no drafter model is wanted."""
-    if sources.source(context.wanted, "drafter") is None:
+    if sources.source(context.wanted, DRAFTER) is None:
         return None
     try:
         config, started_with = _read(context)
@@ -62,17 +65,13 @@ def config_on_disk(context: Context) -> dict[str, Any] | None:
     return {"path": config["path"], "sha256": config["sha256"], "drifted": drifted}
 
 
-def _read(context: Context) -> tuple[dict[str, Any], str | None]:
+def _read(context: Context) -> tuple[FileContent, str | None]:
     """config.json as it lies there, and the text that the release was launched with."""
     config, launch = context.session.ask(
-        [
-            Call("files.read", {"path": f"{context.release.drafter}/config.json"}),
-            Call("files.read", {"path": f"{context.release.directory}/launch.json"}),
-        ]
+        (
+            Call(files.read, path=f"{context.release.drafter}/config.json"),
+            Call(files.read, path=f"{context.release.directory}/launch.json"),
+        )
     )
-    for answer in (config, launch):
-        if isinstance(answer, RemoteError):
-            raise answer
-    if not launch["text"]:
-        return config, None
-    return config, json.loads(launch["text"]).get("drafter_config")
+    started = known(launch)["text"]
+    return known(config), json.loads(started).get("drafter_config") if started else None

@@ -9,14 +9,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from deployctl.agent.wire.stored import Model
 from deployctl.config.models import ModelSource
 from deployctl.config.shipped import bundled_model
-from deployctl.errors import RemoteError
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import hub, models
+from deployctl.hosts.session import Call, known
+from deployctl.steps.facts import DRAFTER, MODEL
 from deployctl.steps.identity import digest
-from deployctl.steps.interface import Answers, Context, Deployment, Question, Unanswered
+from deployctl.steps.interface import Answers, Context, Deployment, Key, Question, Unanswered
 from deployctl.vllm import json_text
 
 
@@ -49,17 +51,24 @@ def shipped(name: str) -> Shipped:
     return Shipped(name, folder, files)
 
 
-ROLES = ("model", "drafter")
+ROLES = (MODEL, DRAFTER)
 REVISION = "revision"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def source(wanted: Deployment, role: str) -> ModelSource | None:
+def source(wanted: Deployment, role: Key[Model]) -> ModelSource | None:
     """The wanted target model or drafter; None for a method that needs no drafter model."""
     if role == "model":
         return wanted.profile.model
     drafter = wanted.profile.drafter
     return drafter.model if drafter is not None else None
+
+
+class HubAccess(TypedDict, total=False):
+    """Which hub is asked and with what token, where they are not the host's own."""
+
+    endpoint: str
+    token: str
 
 
 class Secret(str):
@@ -69,13 +78,13 @@ class Secret(str):
         return "<secret>"
 
 
-def hub_access(wanted: Deployment) -> dict[str, str]:
+def hub_access(wanted: Deployment) -> HubAccess:
     """Which hub to ask and with what token, as the profile and our own environment say.
 
     A token goes to another machine only where the profile names it: serve.secrets: HF_TOKEN.
     """
     serve = wanted.profile.serve
-    access = {}
+    access: HubAccess = {}
     endpoint = serve.env.get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT")
     if endpoint:
         access["endpoint"] = endpoint
@@ -86,39 +95,57 @@ def hub_access(wanted: Deployment) -> dict[str, str]:
     return access
 
 
-def question(wanted: Deployment, role: str) -> Question | None:
+def question(wanted: Deployment, role: Key[Model]) -> Question[Model] | None:
     """What must be known about a wanted model; its key is the role."""
     found = source(wanted, role)
     if found is None:
         return None
-    tensors = role == "drafter"
-    if found.repo is not None:
-        args = {"repo": found.repo, "revision": found.revision, "tensors": tensors}
-        if COMMIT.fullmatch(found.revision or ""):
-            return Question(role, "hub.survey", {**args, **hub_access(wanted)})
-        if role in wanted.settled:
-            args |= {REVISION: wanted.settled[role], "always": True}
-        return Question(role, "hub.survey", {**args, **hub_access(wanted)}, moving=REVISION)
-    place = shipped(found.bundled).place if found.bundled is not None else found.path
-    return Question(role, "models.survey", {"path": place, "tensors": tensors})
+    tensors, access = role == DRAFTER, hub_access(wanted)
+    if found.repo is None:
+        place = shipped(found.bundled).place if found.bundled is not None else str(found.path)
+        return Question(role, Call(models.survey, path=place, tensors=tensors))
+    if COMMIT.fullmatch(found.revision or ""):
+        call = Call(hub.survey, repo=found.repo, revision=found.revision, tensors=tensors, **access)
+        return Question(role, call)
+    settled = wanted.settled.get(role)
+    call = Call(
+        hub.survey,
+        repo=found.repo,
+        revision=settled or found.revision,
+        tensors=tensors,
+        always=settled is not None,
+        **access,
+    )
+    return Question(role, call, moving=REVISION)
 
 
 def survey(context: Context) -> Answers:
     """The models as they lie on the host now, while a plan's answers are from before the fetch."""
     asked = [found for role in ROLES if (found := question(context.wanted, role)) is not None]
-    values = context.session.ask([Call(q.op, q.args) for q in asked])
-    for value in values:
-        if isinstance(value, RemoteError):
-            raise value
-    return Answers({q.key: value for q, value in zip(asked, values, strict=True)})
+    values = context.session.ask([q.call for q in asked])
+    return Answers({q.key: known(value) for q, value in zip(asked, values, strict=True)})
 
 
-def place(wanted: Deployment, answers: Answers, role: str) -> str:
+def adopted(answers: Answers, role: Key[Model], told: Model | None) -> Answers:
+    """The answers of a host that cannot ask the hub, with what another one was told by it."""
+    own = answers.get(role)
+    if own is None or told is None or told["error"] or not own["error"]:
+        return answers
+    renewed: Model = {
+        **own,
+        "error": None,
+        "remote": own["remote"] or told["remote"],
+        "config": own["config"] or told["config"],
+    }
+    return answers.renewed(Answers({role: renewed}))
+
+
+def place(wanted: Deployment, answers: Answers, role: Key[Model]) -> str:
     """The absolute folder of a wanted model on the host."""
-    return str(answers[role]["place"])
+    return answers[role]["place"]
 
 
-def identity(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any] | None:
+def identity(wanted: Deployment, answers: Answers, role: Key[Model]) -> dict[str, Any] | None:
     """What tells this model from every other, for the release's id."""
     found = source(wanted, role)
     if found is None:
@@ -128,14 +155,15 @@ def identity(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any] 
     answer = answers[role]
     if found.repo is not None:
         if answer["commit"] is None:
-            raise Unanswered(f"{role}: {answer['error']['message']}")
+            refused = answer["error"]
+            raise Unanswered(f"{role}: {refused['message'] if refused else 'no commit is known'}")
         return {"repo": found.repo, "commit": answer["commit"]}
     return {"path": found.path, "config": answer["config"] and answer["config"]["sha256"]}
 
 
 def model_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
     """What names the target model in a release's id."""
-    found = identity(wanted, answers, "model")
+    found = identity(wanted, answers, MODEL)
     assert found is not None, "a profile has a model"
     return found
 
@@ -145,27 +173,27 @@ def drafter_identity(wanted: Deployment, answers: Answers) -> dict[str, Any] | N
 
     Without the drafter step the config stays upstream's, which makes another release.
     """
-    found = identity(wanted, answers, "drafter")
+    found = identity(wanted, answers, DRAFTER)
     if found is None or wanted.profile.drafter is None:
         return None
     overrides = {} if "drafter" in wanted.skip else wanted.profile.drafter.config
     return {**found, "config_overrides": overrides}
 
 
-def config_text(wanted: Deployment, answers: Answers, role: str) -> str:
+def config_text(wanted: Deployment, answers: Answers, role: Key[Model]) -> str:
     """A wanted model's own config.json, as upstream has it; raises `Unanswered`."""
     found = source(wanted, role)
     if found is not None and found.bundled is not None:
         return (shipped(found.bundled).folder / "config.json").read_text(encoding="utf-8")
     config = answers[role]["config"]
     if config is None:
-        refused = answers[role].get("error")
+        refused = answers[role]["error"]
         why = refused["message"] if refused else f"{answers[role]['place']} has no config.json"
         raise Unanswered(f"{role}: {why}")
-    return str(config["text"])
+    return config["text"]
 
 
-def config(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any]:
+def config(wanted: Deployment, answers: Answers, role: Key[Model]) -> dict[str, Any]:
     """The same, parsed; `Unanswered` where it is not a JSON object."""
     try:
         found = json_text.parsed(config_text(wanted, answers, role))
@@ -176,10 +204,10 @@ def config(wanted: Deployment, answers: Answers, role: str) -> dict[str, Any]:
     return found
 
 
-def weight_bytes(answers: Answers, role: str) -> int:
+def weight_bytes(answers: Answers, role: Key[Model]) -> int:
     """Bytes of a model's weights on the host; `Unanswered` where they are not there yet."""
     if not answers[role]["exists"]:
         raise Unanswered(f"{role}: not on the host yet")
     suffixes = (".safetensors", ".bin", ".pt")
-    files: Mapping[str, int] = answers[role]["files"]
-    return sum(size for name, size in files.items() if name.endswith(suffixes))
+    files = answers[role]["files"].items()
+    return sum(size for name, size in files if name.endswith(suffixes))

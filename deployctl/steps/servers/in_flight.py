@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from deployctl import cancel
+from deployctl.agent.wire.answers import HttpAnswer, UnitState
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import network, units
 from deployctl.hosts.session import Session
@@ -27,7 +28,7 @@ PATIENCE = 5.0
 """Seconds for an answer of /load or /metrics."""
 
 
-def counted(unit: Mapping[str, Any], answer: Mapping[str, Any] | None) -> int | None:
+def counted(unit: UnitState, answer: HttpAnswer | None) -> int | None:
     """The count in an answer of a unit's /load; None where the unit does not count, or where it
     did not answer."""
     if answer is None or answer["status"] != 200 or not counts_requests(unit.get("argv") or ()):
@@ -42,7 +43,7 @@ def counted(unit: Mapping[str, Any], answer: Mapping[str, Any] | None) -> int | 
 def drain(
     session: Session,
     profile: Profile,
-    unit: Mapping[str, Any],
+    unit: UnitState,
     within: float,
     show: Callable[[int | None], None],
 ) -> int | None:
@@ -84,15 +85,15 @@ def stop_drained(
     return {"drained": seconds, "cut_off": found["cut_off"], REQUESTS: found}
 
 
-def _runs(unit: Mapping[str, Any]) -> bool:
+def _runs(unit: UnitState) -> bool:
     return unit["state"] in ("starting", "running")
 
 
-def _at_the_door(session: Session, profile: Profile, unit: Mapping[str, Any]) -> int | None:
+def _at_the_door(session: Session, profile: Profile, unit: UnitState) -> int | None:
     return counted(unit, _get(session, profile, unit, "/load"))
 
 
-def _by_gauges(session: Session, profile: Profile, unit: Mapping[str, Any]) -> int | None:
+def _by_gauges(session: Session, profile: Profile, unit: UnitState) -> int | None:
     answer = _get(session, profile, unit, "/metrics")
     try:
         return metrics.in_flight(answer["body"]) if answer["status"] == 200 else None
@@ -100,8 +101,6 @@ def _by_gauges(session: Session, profile: Profile, unit: Mapping[str, Any]) -> i
         return None
 
 
-def _get(
-    session: Session, profile: Profile, unit: Mapping[str, Any], path: str
-) -> Mapping[str, Any]:
+def _get(session: Session, profile: Profile, unit: UnitState, path: str) -> HttpAnswer:
     url = (listens_at(unit) or base_url(profile)) + path
     return session.call(network.http, method="GET", url=url, timeout=PATIENCE)

@@ -10,8 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.answers import HttpAnswer
 from deployctl.config.profile import Profile
-from deployctl.steps.interface import Answers, Question
+from deployctl.hosts.operations import network
+from deployctl.hosts.session import Call
+from deployctl.steps.facts import known_unit
+from deployctl.steps.interface import Answers, Key, Question
 from deployctl.steps.models.sources import Secret
 from deployctl.steps.servers.client import api_key
 from deployctl.steps.servers.in_flight import counted
@@ -21,12 +25,13 @@ from deployctl.vllm.client.server_words import of_body
 from deployctl.vllm.counters.metrics import generated
 from deployctl.vllm.counters.unreadable import Unreadable
 
-LIFE, LOAD, MADE = "life", "load", "made"
+LIFE, LOAD = Key[HttpAnswer]("life"), Key[HttpAnswer]("load")
+MADE = Key[int | None]("made")
 WITHIN = 10.0
 """Seconds for a completion of one token."""
 
 
-def questions(profile: Profile) -> list[Question]:
+def questions(profile: Profile) -> list[Question[Any]]:
     """A completion of one token, and how many requests are in flight."""
     url = base_url(profile)
     key = api_key(profile)
@@ -34,16 +39,17 @@ def questions(profile: Profile) -> list[Question]:
     if key:
         headers["Authorization"] = Secret(f"Bearer {key}")
     body = {"model": profile.model.served_name, "prompt": "1", "max_tokens": 1, "temperature": 0}
-    asked = {
-        "method": "POST",
-        "url": f"{url}/v1/completions",
-        "headers": headers,
-        "body": json.dumps(body),
-        "timeout": WITHIN,
-    }
+    completion = Call(
+        network.http,
+        method="POST",
+        url=f"{url}/v1/completions",
+        headers=headers,
+        body=json.dumps(body),
+        timeout=WITHIN,
+    )
     return [
-        Question(LIFE, "network.http", asked),
-        Question(LOAD, "network.http", {"method": "GET", "url": f"{url}/load", "timeout": 5}),
+        Question(LIFE, completion),
+        Question(LOAD, Call(network.http, method="GET", url=f"{url}/load", timeout=5)),
     ]
 
 
@@ -80,10 +86,10 @@ def generates(answers: Answers) -> tuple[bool | None, str]:
 def waits(answers: Answers) -> bool:
     """Whether no completion came in time: it hangs, or is busy with those of others."""
     answer = answers.get(LIFE)
-    return bool(answer) and answer["status"] is None
+    return answer is not None and answer["status"] is None
 
 
-def made(readings: Sequence[Mapping[str, Any]]) -> int | None:
+def made(readings: Sequence[HttpAnswer]) -> int | None:
     """Tokens that a server generated between two readings of /metrics; a completion of others'
     is proof of life as well. None where they do not tell."""
     try:
@@ -96,14 +102,15 @@ def made(readings: Sequence[Mapping[str, Any]]) -> int | None:
 def refuses(answers: Answers) -> bool:
     """Whether it is alive and allows no request: without its key, or too often."""
     answer = answers.get(LIFE)
-    status = answer and answer["status"]
-    return bool(status) and kind_of(of_body(answer["body"].encode()).code or status) in REFUSALS
+    if answer is None or not answer["status"]:
+        return False
+    return kind_of(of_body(answer["body"].encode()).code or answer["status"]) in REFUSALS
 
 
 def in_flight(answers: Answers) -> int | None:
     """Requests that the server counts at its door; None where it does not count them. One of
     them may be our own."""
-    return counted(answers.get("unit") or {}, answers.get(LOAD))
+    return counted(known_unit(answers), answers.get(LOAD))
 
 
 def _completed(body: str) -> bool:

@@ -6,10 +6,11 @@ read its files again, and has not been measured yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
+from deployctl.agent.wire.answers import Listener, Process, UnitState
 from deployctl.steps.builds.built import sha256
+from deployctl.steps.facts import DRAFTER, RELEASES, UNIT
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
@@ -18,12 +19,19 @@ from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 RUNNING = ("starting", "running")
 
 
-def identity(unit: Mapping[str, Any]) -> dict[str, Any]:
+class Identity(TypedDict):
     """A unit's process: pid, and start in clock ticks since boot."""
-    return {"pid": unit.get("pid"), "start": unit.get("start")}
+
+    pid: int | None
+    start: int | None
 
 
-def was_proven(unit: Mapping[str, Any]) -> bool:
+def identity(unit: UnitState) -> Identity:
+    """The unit's process that runs now."""
+    return {"pid": unit["pid"], "start": unit["start"]}
+
+
+def was_proven(unit: UnitState) -> bool:
     """Whether the process that runs now was proven ready."""
     return unit["state"] == "running" and unit.get("proven") == identity(unit)
 
@@ -34,7 +42,7 @@ def loaded_otherwise(wanted: Deployment, answers: Answers) -> str:
     expected = _config_digest(wanted, answers)
     if expected is None:
         return ""
-    unit = answers["unit"]
+    unit = answers[UNIT]
     loaded = unit.get("loaded") or {}
     path = f"{release_paths(wanted, answers).drafter}/config.json"
     if path not in loaded:
@@ -46,23 +54,23 @@ def loaded_otherwise(wanted: Deployment, answers: Answers) -> str:
 def _config_digest(wanted: Deployment, answers: Answers) -> str | None:
     """The SHA-256 of the wanted config.json: as the profile wants it, else as it was sealed."""
     drafter = wanted.profile.drafter
-    if drafter is None or sources.source(wanted, "drafter") is None:
+    if drafter is None or sources.source(wanted, DRAFTER) is None:
         return None
     if wanted.pinned is None:
         try:
-            upstream = sources.config_text(wanted, answers, "drafter")
+            upstream = sources.config_text(wanted, answers, DRAFTER)
             return sha256(desired(upstream, drafter.config).text)
         except (Unanswered, DrafterConfigError):
             pass
-    manifest = answers["releases"]["releases"].get(release_paths(wanted, answers).release)
+    manifest = answers[RELEASES]["releases"].get(release_paths(wanted, answers).release)
     sealed: str | None = (manifest or {}).get("drafter_config")
     return sealed
 
 
-def strangers(port: Mapping[str, Any], unit: Mapping[str, Any]) -> list[dict[str, Any]]:
+def strangers(port: Listener, unit: UnitState) -> list[Process]:
     """Who holds the port without belonging to the unit. A child that a member has begun since the
     unit was looked at belongs to it."""
-    members = unit.get("members") or ()
+    members = unit["members"]
     ours = {(m["pid"], m["start"]) for m in members}
     parents = {m["pid"] for m in members}
     others = [h for h in port["holders"] if (h["pid"], h["start"]) not in ours]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from deployctl import cancel
+from deployctl.agent.wire.answers import Listener, LogPart, Process, UnitState, UnitStopped
 from deployctl.errors import NotReady
-from deployctl.hosts.operations import units
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import gpu, network, units
+from deployctl.hosts.session import Call, known
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
 from deployctl.steps.models.loaded_drafter import loaded_drafter
@@ -26,7 +26,7 @@ POLL = 0.5
 """Seconds between two looks at a starting server."""
 GPU_LOOKS = 4
 """Looks at GPU memory within the time after which a server without progress counts as hung."""
-AFTERMATH = 8.0
+EXIT_AFTER_ENGINE = 8.0
 """Seconds within which an API server ends after its engine died (measured: 5 to 6)."""
 KEPT_LOG = 1 << 20
 TOKENS = 4
@@ -71,7 +71,7 @@ class Readiness:
             "completion": completion,
         }
 
-    def abandon(self) -> dict[str, Any] | None:
+    def abandon(self) -> UnitStopped | None:
         """Stop a start that failed, so that it holds neither memory nor port. A server that was
         proven before is left: it may answer others although it did not answer us."""
         unit = self.context.session.call(units.state, name=self.profile.name)
@@ -81,15 +81,18 @@ class Readiness:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _look(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _look(self) -> tuple[UnitState, Listener]:
         """The unit, which must run and be ours, and who holds the port, which must be the unit."""
         name, number = self.profile.name, self.profile.serve.port
-        unit, port, log = self._ask(
-            Call("units.state", {"name": name}),
-            Call("network.listener", {"port": number}),
-            Call("units.log", {"name": name, "offset": self.offset}),
+        unit, port, log = self.context.session.ask(
+            (
+                Call(units.state, name=name),
+                Call(network.listener, port=number),
+                Call(units.log, name=name, offset=self.offset),
+            )
         )
-        self._take(log)
+        unit, port = known(unit), known(port)
+        self._take(known(log))
         if unit["state"] != "running":
             self._read_log()
             raise self._ended(unit, strangers(port, unit))
@@ -102,14 +105,7 @@ class Readiness:
             raise self._held(others[0], unit)
         return unit, port
 
-    def _ask(self, *calls: Call) -> list[Any]:
-        answers = self.context.session.ask(calls)
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers
-
-    def _until_listening(self) -> dict[str, Any]:
+    def _until_listening(self) -> UnitState:
         ready = self.profile.serve.ready
         while True:
             unit, port = self._look()
@@ -128,9 +124,9 @@ class Readiness:
             # the server.
             self.effort.overslept(time.monotonic() - now - POLL)
 
-    def _healthy(self, unit: Mapping[str, Any]) -> bool:
+    def _healthy(self, unit: UnitState) -> bool:
         url = f"{base_url(self.profile)}/health"
-        (answer,) = self._ask(Call("network.http", {"method": "GET", "url": url}))
+        answer = self.context.session.call(network.http, method="GET", url=url)
         if answer["status"] == 503:
             self._read_log()
             raise self._failure("the engine died behind a live API server", unit)
@@ -138,7 +134,7 @@ class Readiness:
         self.health = "" if status in (None, 200) else f" (/health answers {status})"
         return bool(status == 200)
 
-    def _note_progress(self, unit: Mapping[str, Any]) -> None:
+    def _note_progress(self, unit: UnitState) -> None:
         """What it works counts, not what it writes: compiling prints nothing for minutes, and a
         server that only answers our own questions prints all the while."""
         now = time.monotonic()
@@ -153,19 +149,19 @@ class Readiness:
         )
         self.context.progress(self.startup.phase, self.startup.detail)
 
-    def _gpu_memory(self, unit: Mapping[str, Any], now: float) -> float | None:
+    def _gpu_memory(self, unit: UnitState, now: float) -> float | None:
         """MiB that the server holds on GPUs, asked seldom and only while nothing else moves."""
         pause = self.profile.serve.ready.stall / GPU_LOOKS
         idle = now - max(self.effort.since, self.gpu_looked)
         if not profile_gpus.uses_gpus(self.context.wanted) or idle < pause:
             return None
         self.gpu_looked = now
-        (state,) = self._ask(Call("gpu.state", {}))
+        state = self.context.session.call(gpu.state)
         members = {member["pid"] for member in unit["members"]}
         held = [row["memory"] or 0 for row in state["apps"] if row["pid"] in members]
         return float(sum(held))
 
-    def _take(self, log: Mapping[str, Any]) -> bool:
+    def _take(self, log: LogPart) -> bool:
         if not log["text"]:
             return False
         self.offset = log["offset"]
@@ -177,9 +173,8 @@ class Readiness:
 
     def _read_log(self) -> None:
         """All that the log has by now."""
-        while self._take(
-            self._ask(Call("units.log", {"name": self.profile.name, "offset": self.offset}))[0]
-        ):
+        session, name = self.context.session, self.profile.name
+        while self._take(session.call(units.log, name=name, offset=self.offset)):
             pass
 
     def _check_name(self) -> None:
@@ -193,7 +188,7 @@ class Readiness:
         if wanted not in names:
             raise self._failure(f"it serves {', '.join(names) or 'nothing'}, not {wanted}")
 
-    def _check_drafter(self, unit: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _check_drafter(self, unit: UnitState) -> dict[str, Any] | None:
         """The config on disk is still the one that was proven, and the one that was read."""
         self._read_log()
         found = loaded_drafter(self.context, self.text)
@@ -205,7 +200,7 @@ class Readiness:
             self.context.log(found.note)
         return found.evidence
 
-    def _complete(self, unit: Mapping[str, Any]) -> dict[str, Any]:
+    def _complete(self, unit: UnitState) -> dict[str, Any]:
         body = {
             "model": self.profile.model.served_name,
             "prompt": "def main():",
@@ -231,7 +226,7 @@ class Readiness:
                 f"{what}: the server wants an API key",
                 next="name its variable in the profile: serve.api_key: {env: VARIABLE}",
             )
-        end = time.monotonic() + AFTERMATH
+        end = time.monotonic() + EXIT_AFTER_ENGINE
         while error.kind != "timeout" and time.monotonic() < end:
             try:
                 unit, _ = self._look()
@@ -245,10 +240,10 @@ class Readiness:
 
     def _kept(self) -> bool:
         """Whether it is a server that was proven before: then it is left as it is."""
-        (unit,) = self._ask(Call("units.state", {"name": self.profile.name}))
-        return bool(unit.get("kept"))
+        unit = self.context.session.call(units.state, name=self.profile.name)
+        return unit.get("kept", False)
 
-    def _ended(self, unit: Mapping[str, Any], others: list[dict[str, Any]]) -> NotReady:
+    def _ended(self, unit: UnitState, others: list[Process]) -> NotReady:
         status = unit["rc"]
         early = "after a request of ours" if self.asked else "before any request"
         how = {None: "", 0: f", status 0 {early}"}.get(status, f", status {status}")
@@ -258,7 +253,7 @@ class Readiness:
             return self._held(others[0], unit)
         return self._failure(f"the server ended: {unit['error'] or unit['state']}{how}", unit)
 
-    def _held(self, who: Mapping[str, Any], unit: Mapping[str, Any]) -> NotReady:
+    def _held(self, who: Process, unit: UnitState) -> NotReady:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(who["started"]))
         return self._failure(
             f"port {self.profile.serve.port} is held by pid {who['pid']} ({who['command']}), "
@@ -271,7 +266,7 @@ class Readiness:
     def _failure(
         self,
         what: str,
-        unit: Mapping[str, Any] | None = None,
+        unit: UnitState | None = None,
         next: str = "",
         known: bool = True,
     ) -> NotReady:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from deployctl.steps.builds import built
+from deployctl.steps.facts import DRAFTER, MODEL
 from deployctl.steps.interface import Answers, Context, Step
 from deployctl.steps.models import sources
 from deployctl.steps.servers.serving import secrets, serve_settings
@@ -17,11 +18,11 @@ def render(step: Step, context: Context, answers: Answers | None = None) -> dict
     vLLM cannot run what is wanted. `answers` are newer ones about the models."""
     wanted, release, root = context.wanted, context.release, context.session.root
     knowledge = built.knowledge(context)
-    model = sources.source(wanted, "drafter")
+    model = sources.source(wanted, DRAFTER)
     settings = serve_settings(
         wanted,
         f"{root}{release.environment[1:]}/bin/vllm",
-        sources.place(wanted, answers or context.answers, "model"),
+        sources.place(wanted, answers or context.answers, MODEL),
         f"{root}{release.drafter[1:]}" if model is not None else None,
         knowledge,
     )

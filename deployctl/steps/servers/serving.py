@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from deployctl.config.serve import SecretSettings, ServeSettings
 from deployctl.steps.builds.built import sealed_knowledge
+from deployctl.steps.facts import DRAFTER, GPUS, MODEL, SHM
 from deployctl.steps.gpus import clearing
-from deployctl.steps.gpus.gpu_snapshot import in_words, scene
+from deployctl.steps.gpus.gpu_snapshot import in_words, snapshot
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
@@ -63,7 +64,7 @@ def objections(wanted: Deployment, answers: Answers) -> list[str]:
     """Everything already known to make the wanted server fail or draft wrongly, in sentences."""
     profile = wanted.profile
     knowledge = sealed_knowledge(wanted, answers)
-    model = sources.source(wanted, "drafter")
+    model = sources.source(wanted, DRAFTER)
     place = "drafter" if model is not None else None
     settings = serve_settings(wanted, "vllm", "model", place, knowledge)
     return [
@@ -83,7 +84,7 @@ def _runner(wanted: Deployment, answers: Answers) -> Iterator[str]:
     if wanted.profile.serve.env.get("VLLM_USE_V2_MODEL_RUNNER") != "0":
         return
     try:
-        config = desired(sources.config_text(wanted, answers, "drafter"), drafting.config)
+        config = desired(sources.config_text(wanted, answers, DRAFTER), drafting.config)
     except (Unanswered, DrafterConfigError):
         return
     if shape(config.config).mixed:
@@ -100,13 +101,13 @@ def gpus_needed(serve: ServeSettings) -> int:
 
 def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
     serve = wanted.profile.serve
-    state = answers.get("gpus")
+    state = answers.get(GPUS)
     if wanted.profile.build.target != "cuda" or not state or not state["gpus"]:
         return
     if any(option.replace("_", "-") in DEFIES for option in serve.args):
         return
     rows = [g for g in state["gpus"] if serve.gpus is None or g["index"] in serve.gpus]
-    totals = [g["memory_total"] for g in rows if g.get("memory_total") is not None]
+    totals = [g["memory_total"] for g in rows if g["memory_total"] is not None]
     parallel = gpus_needed(serve)
     if serve.gpus is not None and len(rows) < parallel:
         yield f"{parallel} GPUs are wanted, {len(rows)} of those named are there"
@@ -130,12 +131,12 @@ def held(wanted: Deployment, answers: Answers) -> Iterator[str]:
     """GPUs on which what cleaning spares leaves less memory than vLLM will ask for; nothing where
     it is not known who holds them."""
     try:
-        now = scene(wanted, answers)
+        now = snapshot(wanted, answers)
     except Unanswered:
         return
     for gpu in clearing.whole_gpus(now):
         stays = clearing.stays(now, gpu)
-        total = gpu.get("memory_total")
+        total = gpu["memory_total"]
         if total is None:
             continue
         available = clearing.available(now, gpu)
@@ -159,21 +160,21 @@ def held(wanted: Deployment, answers: Answers) -> Iterator[str]:
 def _loads(wanted: Deployment, answers: Answers) -> Loads | None:
     """What will be loaded; None where a model is not there to be measured yet."""
     try:
-        target = sources.config(wanted, answers, "model")
-        if sources.source(wanted, "drafter") is None:
-            return Loads(sources.weight_bytes(answers, "model"), target)
+        target = sources.config(wanted, answers, MODEL)
+        if sources.source(wanted, DRAFTER) is None:
+            return Loads(sources.weight_bytes(answers, MODEL), target)
         return Loads(
-            sources.weight_bytes(answers, "model"),
+            sources.weight_bytes(answers, MODEL),
             target,
-            sources.weight_bytes(answers, "drafter"),
-            sources.config(wanted, answers, "drafter"),
+            sources.weight_bytes(answers, DRAFTER),
+            sources.config(wanted, answers, DRAFTER),
         )
     except Unanswered:
         return None
 
 
 def _shared_memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
-    there = answers.get("launch.shm")
+    there = answers.get(SHM)
     if wanted.profile.serve.tensor_parallel_size > 1 and there and there["free"] < SHARED_MEMORY:
         yield (
             f"/dev/shm has {there['free'] >> 20} MiB free, several GPUs need "

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from deployctl.agent.wire.answers import Requests, UnitState, UnitStopped
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
@@ -26,7 +27,7 @@ def base_url(profile: Profile) -> str:
     return f"http://{reachable(profile.serve.host)}:{profile.serve.port}"
 
 
-def listens_at(unit: Mapping[str, Any]) -> str | None:
+def listens_at(unit: UnitState) -> str | None:
     """The URL of a running unit's server, by its own command line: the profile may name another
     port by now. None where it is not a server."""
     given = dict(pairwise(unit.get("argv") or ()))
@@ -35,25 +36,23 @@ def listens_at(unit: Mapping[str, Any]) -> str | None:
     return f"http://{reachable(given['--host'])}:{given['--port']}"
 
 
-def stop_unit(session: Session, profile: Profile) -> dict[str, Any]:
+def stop_unit(session: Session, profile: Profile) -> UnitStopped:
     """Stop the profile's own server; what `units.stop` answers."""
     return stop_named(session, profile.name, profile.serve.stop_grace)
 
 
-def stop_named(session: Session, name: str, grace: float) -> dict[str, Any]:
+def stop_named(session: Session, name: str, grace: float) -> UnitStopped:
     """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
     unit = session.call(units.state, name=name)
     url = listens_at(unit) if counts_requests(unit.get("argv") or ()) else None
     load = f"{url}/load" if url else ""
-    stopped: dict[str, Any] = session.call(units.stop, name=name, grace=grace, load=load)
-    return stopped
+    return session.call(units.stop, name=name, grace=grace, load=load)
 
 
 def cut_off(evidences: Iterable[Mapping[str, Any]]) -> int | None:
     """How many requests the stops of a run cut off; None where nothing was stopped that counts
     its requests."""
-    known = [count for evidence in evidences if (count := _cut_off(evidence)) is not None]
-    return sum(known) if known else None
+    return _sum(map(_cut_off, evidences))
 
 
 def _cut_off(evidence: Mapping[str, Any]) -> int | None:
@@ -62,13 +61,19 @@ def _cut_off(evidence: Mapping[str, Any]) -> int | None:
     return found.get("cut_off") if isinstance(found, Mapping) else None
 
 
-def together(stops: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
+def together(stops: Iterable[UnitStopped]) -> Requests:
     """The requests of several stops; None where none of them counts."""
     found = [stopped["requests"] for stopped in stops]
     return {
-        name: sum(known) if (known := [r[name] for r in found if r[name] is not None]) else None
-        for name in ("in_flight", "cut_off")
+        "in_flight": _sum([one["in_flight"] for one in found]),
+        "cut_off": _sum([one["cut_off"] for one in found]),
     }
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """All counts that are known; None where none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def in_words(evidence: Mapping[str, Any]) -> str:

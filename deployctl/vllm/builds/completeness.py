@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 # Any one of a group is enough: the stable-ABI build replaced the other from 0.2x on.
 # RECORD lists only what was built, so this is what shows a build without its kernels.
@@ -30,7 +30,11 @@ def module_name(path: str) -> str:
     return ".".join([*directory.split("/"), file.split(".", 1)[0]]).lstrip(".")
 
 
-def provider(providers: Sequence[Mapping[str, Any]], shim: str) -> Mapping[str, Any] | None:
+Found = TypeVar("Found", bound=Mapping[str, Any])
+"""A distribution of an environment, as the agent describes it."""
+
+
+def provider(providers: Sequence[Found], shim: str) -> Found | None:
     """The distribution that really provides vllm; None where there is not exactly one.
 
     `shim` is the installer's name of a dist-info that only lends the name.

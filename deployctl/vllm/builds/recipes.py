@@ -112,6 +112,23 @@ def reuse(wish: Wish, uv: str, wheel_key: str) -> list[JobStep]:
     return release(wish, uv, {"glob": f"@/wheels/{wheel_key}/*.whl"})
 
 
+def pack(environment: str, folder: str) -> JobStep:
+    """Make an environment into wheels that other hosts install from."""
+    return step("packing", ["@agent", "pack", environment, folder])
+
+
+def shared(wish: Wish, uv: str, parcel: str, kept: Sequence[str]) -> list[JobStep]:
+    """From the wheels of another host's environment, without any index; `kept` are the keys of
+    wheels that were built there."""
+    argv: list[Any] = [uv, "pip", "install", "--python", wish.interpreter, "--offline"]
+    argv += ["--no-index", "--no-deps", "--find-links", f"{parcel}/wheels"]
+    if wish.compile_bytecode:
+        argv.append("--compile-bytecode")
+    built = [{"glob": f"@/wheels/{key}/*.whl"} for key in kept]
+    argv += ["--requirement", f"{parcel}/requirements.txt", *built]
+    return [*create(wish, uv), step("installing", argv, wish.env), *provide(wish)]
+
+
 def build(
     wish: Wish,
     uv: str,
@@ -179,8 +196,10 @@ def create(wish: Wish, uv: str) -> list[JobStep]:
     guard = step("checking", ["test", "!", "-e", f"{wish.environment}/seal.json"])
     if wish.base is not None:
         return [guard, _chore("creating", "link", wish.base, wish.environment)]
-    argv = [uv, "venv", "--clear", "--python", wish.python, wish.environment]
-    return [guard, step("creating", argv)]
+    # uv itself clears nothing that has lost its pyvenv.cfg, as after a removal that was cut off.
+    cleared = step("creating", ["rm", "-rf", wish.environment])
+    argv = [uv, "venv", "--python", wish.python, wish.environment]
+    return [guard, cleared, step("creating", argv)]
 
 
 def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:

@@ -60,7 +60,7 @@ class BuildHost:
         values: dict[str, Any] = {}
         for key, question in questions.items():
             try:
-                values[key] = self.session.call(question.op, **question.args)
+                values[key] = self.session.follow(question.call, None)
             except RemoteError as error:
                 values[key] = Unknown(error.kind, error.message)
         return Answers(values)

@@ -12,6 +12,7 @@ import pytest
 from uv import find_uv_bin
 
 from deployctl.errors import RemoteError
+from deployctl.steps.facts import SOURCE
 from deployctl.steps.interface import Answers
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project
@@ -74,7 +75,7 @@ def test_wheel_by_path_and_its_content(builder: BuildHost, project: Project) -> 
     builder.up(builder.wanted({"source": source(project, "v1.0.0"), "compile_bytecode": False}))
     (kept,) = builder.session.call("environment.wheels")
     wanted = builder.wanted({"source": {"wheel": kept["path"]}, "compile_bytecode": False})
-    identity = builder.answers(wanted)["source"]["identity"]
+    identity = builder.answers(wanted)[SOURCE]["identity"]
     assert identity.endswith(kept["sha256"])
     done = builder.up(wanted)
     assert (done["build"]["strategy"], done["build"]["version_imported"]) == ("wheel", "1.0.0")

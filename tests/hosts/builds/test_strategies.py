@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deployctl.steps.facts import SOURCE
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project
 
@@ -66,7 +67,7 @@ def test_checkout_with_changes(builder: BuildHost, project: Project) -> None:
     (project.folder / "vllm/untracked.py").write_text("new = True\n")
     (project.folder / "vllm/_C.abi3.so").write_text("left by an earlier build")
     wanted = builder.wanted({"source": {"path": str(project.folder)}})
-    first = builder.answers(wanted)["source"]
+    first = builder.answers(wanted)[SOURCE]
     done = builder.up(wanted)
     assert done["build"]["dirty"] is True
     site = next((builder.environment(done["key"]) / "lib").glob("python3*")) / "site-packages"
@@ -74,5 +75,5 @@ def test_checkout_with_changes(builder: BuildHost, project: Project) -> None:
     assert (site / "vllm/untracked.py").exists()
     # Another content is another identity; the checkout itself is as it was.
     (project.folder / "vllm/answer.py").write_text("changed = 2\n")
-    assert builder.answers(wanted)["source"]["identity"] != first["identity"]
+    assert builder.answers(wanted)[SOURCE]["identity"] != first["identity"]
     assert project.git("status", "--porcelain").split("\n")[0].strip() == "M vllm/answer.py"

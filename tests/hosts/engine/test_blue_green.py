@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import urllib.request
-from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deployctl.agent.wire.answers import UnitState
 from deployctl.config.loader import load_playbook
 from deployctl.config.profile import Profile
 from deployctl.engine.inspect import drafters, status
@@ -193,7 +193,7 @@ def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
 
     really = in_flight._by_gauges
 
-    def look(session: Session, profile: Profile, unit: Mapping[str, Any]) -> int | None:
+    def look(session: Session, profile: Profile, unit: UnitState) -> int | None:
         looks.append(really(session, profile, unit))
         if len(looks) == 1:
             late.request("POST", "/v1/completions", body)
@@ -227,8 +227,8 @@ def test_from_recreate_to_slots_costs_the_front_alone(
         monkeypatch.setattr(slots, "start_front", client.after(slots.start_front))
         moved = served.up(f"switch={slots_of}")
     assert moved.outcome == "deployed", moved.hosts[0].error
-    assert len(client.gaps) == len(moved.hosts[0].gaps) == 1
-    assert client.gaps[0] <= moved.hosts[0].gaps[0]
+    assert len(client.gaps) == len(moved.hosts[0].outages) == 1
+    assert client.gaps[0] <= moved.hosts[0].outages[0]
 
 
 def test_down_ends_all_of_it(slotted: ServedHost) -> None:

@@ -59,5 +59,5 @@ def test_a_silent_link_holds_no_lock_for_long(served: ServedHost, sshd: Sshd) ->
             for pid in stopped:
                 processes.send(pid, signal.SIGKILL)
     assert after.exit_code == 0, after.hosts[0].error
-    assert after.hosts[0].took_up
+    assert after.hosts[0].recovered_run
     assert served.unit()["kept"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 
+from deployctl.agent.wire.answers import UnitStopped
 from deployctl.config.profile import Profile
 from deployctl.engine.inspect import status
 from deployctl.engine.run import switch
@@ -38,7 +38,7 @@ def test_rollback_and_down(served: ServedHost, monkeypatch: pytest.MonkeyPatch) 
     served.up(TRACKS)
     really = stopping.stop_unit
 
-    def stop(session: Session, profile: Profile) -> dict[str, Any]:
+    def stop(session: Session, profile: Profile) -> UnitStopped:
         busy(served)
         return really(session, profile)
 

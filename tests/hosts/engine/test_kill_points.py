@@ -101,7 +101,7 @@ def test_one_up_later_something_proven_serves(served: ServedHost, name: str) -> 
     hit_run = next(e for e in ended if e["run"] == begun[1]["run"])
     assert hit_run["outcome"] == point.closed_as
     if point.closed_as == "died":
-        assert hit_run["closed_by"] == after.run == ended[-1]["run"] or host.took_up
+        assert hit_run["closed_by"] == after.run == ended[-1]["run"] or host.recovered_run
 
 
 def test_the_time_without_service_begins_with_the_run_that_died(served: ServedHost) -> None:
@@ -109,7 +109,7 @@ def test_the_time_without_service_begins_with_the_run_that_died(served: ServedHo
     hit(served, POINTS["controller, awaiting the new"])
     after = served.up(OTHER, lock_wait=300.0)
     host = after.hosts[0]
-    phases = (e for e in served.ledger("phase") if e["run"] == host.took_up)
+    phases = (e for e in served.ledger("phase") if e["run"] == host.recovered_run)
     switching = next(e for e in phases if e["phase"] == "switching")
     assert after.exit_code == 0 and host.without_service is not None
     assert host.without_service > after.started.timestamp() - switching["time"]

@@ -39,7 +39,7 @@ def test_a_rollback_that_fails_keeps_what_serves(served: ServedHost) -> None:
         program.write_text(broken, encoding="utf-8")
     failed = served.up(playbook="rollback")
     assert failed.exit_code == 7
-    assert failed.hosts[0].way_back is not None, "and that is said"
+    assert failed.hosts[0].rollback_error is not None, "and that is said"
     assert served.releases()["current"] == second
 
 

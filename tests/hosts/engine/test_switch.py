@@ -33,9 +33,9 @@ def test_a_good_release_replaces_the_other(served: ServedHost) -> None:
     assert second.outcome == "deployed"
     releases = served.releases()
     assert (releases["current"], releases["previous"]) == (host.release, host.previous)
-    assert len(client.gaps) == len(host.gaps) == 1
-    assert client.gaps[0] <= host.gaps[0]
-    assert host.without_service == sum(host.gaps)
+    assert len(client.gaps) == len(host.outages) == 1
+    assert client.gaps[0] <= host.outages[0]
+    assert host.without_service == sum(host.outages)
 
 
 def test_a_release_that_fails_its_gate_makes_way_for_the_previous(served: ServedHost) -> None:
@@ -48,8 +48,8 @@ def test_a_release_that_fails_its_gate_makes_way_for_the_previous(served: Served
     assert (unit["release"], unit["state"], unit["kept"]) == (good, "running", True)
     assert served.releases()["current"] == good
     # The failed release answered while it was judged: two gaps, and both are told.
-    assert len(client.gaps) == len(host.gaps) == 2
-    for seen, told in zip(client.gaps, host.gaps, strict=True):
+    assert len(client.gaps) == len(host.outages) == 2
+    for seen, told in zip(client.gaps, host.outages, strict=True):
         assert seen <= told
     assert host.release in served.releases()["releases"], "it is kept for a look"
     assert served.ledger()[-1]["verdicts"]["acceptance"]["verdict"] == "fail"
@@ -62,8 +62,8 @@ def test_a_release_that_does_not_start_costs_one_gap(served: ServedHost) -> None
     host = failed.hosts[0]
     assert failed.outcome == "rolled-back"
     assert served.unit()["release"] == good
-    assert len(client.gaps) == len(host.gaps) == 1
-    assert client.gaps[0] <= host.gaps[0]
+    assert len(client.gaps) == len(host.outages) == 1
+    assert client.gaps[0] <= host.outages[0]
 
 
 def test_a_stricter_gate_is_a_verdict_on_what_serves(served: ServedHost) -> None:
@@ -145,7 +145,7 @@ def test_redeploy_starts_anew_what_runs_as_wanted(served: ServedHost) -> None:
     before = served.unit()
     again = served.up(playbook="redeploy")
     after = served.unit()
-    assert again.outcome == "deployed" and len(again.hosts[0].gaps) == 1
+    assert again.outcome == "deployed" and len(again.hosts[0].outages) == 1
     assert after["release"] == before["release"] and after["pid"] != before["pid"]
 
 
@@ -155,7 +155,7 @@ def test_what_is_blocked_touches_nothing(served: ServedHost) -> None:
     blocked = served.up("drafter.config={dflash_config.target_layer_ids: [99, 3, 5]}")
     assert blocked.exit_code == 6
     assert served.unit()["pid"] == pid
-    assert not blocked.hosts[0].gaps
+    assert not blocked.hosts[0].outages
 
 
 def test_what_is_blocked_still_goes_back_from_where_a_run_died(served: ServedHost) -> None:
@@ -165,7 +165,7 @@ def test_what_is_blocked_still_goes_back_from_where_a_run_died(served: ServedHos
         served.ask("releases.record", profile="stand", entry=entry)
     served.ask("units.stop", name="stand", grace=0.1)
     blocked = served.up("drafter.config={dflash_config.target_layer_ids: [99, 3, 5]}")
-    assert (blocked.exit_code, blocked.hosts[0].took_up) == (10, "r0")
+    assert (blocked.exit_code, blocked.hosts[0].recovered_run) == (10, "r0")
     assert (served.unit()["release"], served.unit()["kept"]) == (good, True)
 
 

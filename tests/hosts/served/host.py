@@ -276,6 +276,6 @@ class ServedHost:
 
 def _stop_everything(agent: Connected) -> None:
     units = ("stand", "stand.blue", "stand.green")
-    agent.session.ask([Call("units.stop", {"name": n, "grace": 0.5}) for n in units])
+    agent.session.ask([Call("units.stop", name=n, grace=0.5) for n in units])
     for job in agent.session.call("jobs.listing"):
         agent.session.call("jobs.stop", id=job["id"], grace=0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +25,12 @@ ENTER = 'nsenter --net=/proc/{pid}/ns/net sh -c "$SSH_ORIGINAL_COMMAND"'
 
 
 class Machine:
-    """One host: what is started through its sshd has its network, where all ports are free."""
+    """One host: what is started through its sshd has its network, where all ports are free.
+    `options` are further lines of its sshd_config."""
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(
+        self, directory: Path, name: str, options: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         directory.mkdir()
         self.root = directory / "root"
@@ -37,21 +40,23 @@ class Machine:
         wait_for("a network of its own", lambda: theirs.readlink() != ours.readlink())
         enter = ["nsenter", f"--net={theirs}"]
         subprocess.run([*enter, "ip", "link", "set", "lo", "up"], check=True)
-        self.sshd = Sshd(directory, {"ForceCommand": ENTER.format(pid=self._network.pid)})
+        self.sshd = Sshd(
+            directory, {"ForceCommand": ENTER.format(pid=self._network.pid), **(options or {})}
+        )
         self.sshd.start()
 
     def host_settings(self, **changes: Any) -> dict[str, Any]:
         """A whole host file; `changes` go into its `ssh:`."""
         return {**self.sshd.host_settings(self.name, **changes), "root": str(self.root)}
 
-    def ask(self, *calls: Call) -> list[Any]:
+    def ask(self, *calls: Call[Any]) -> Sequence[Any]:
         """Questions to the host's agent."""
         with connect(HostSettings(**self.host_settings())) as connected:
             return connected.session.ask(calls)
 
     def stop(self) -> None:
         """Stop what serves, and end the machine."""
-        self.ask(Call("units.stop", {"name": "stand", "grace": 0.5}))
+        self.ask(Call("units.stop", name="stand", grace=0.5))
         self.sshd.stop()
         self._network.kill()
         self._network.wait()
@@ -82,7 +87,7 @@ class ManyHosts(ServedHost):
 
     def units(self) -> list[dict[str, Any]]:
         """What serves on each of them."""
-        call = Call("units.state", {"name": "stand"})
+        call = Call("units.state", name="stand")
         return each(self.machines, lambda machine: machine.ask(call)[0], Slots())
 
     def __enter__(self) -> ManyHosts:

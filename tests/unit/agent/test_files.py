@@ -13,6 +13,7 @@ import pytest
 
 from deployctl.agent.core.interface import AgentError, Call
 from deployctl.agent.store import files
+from deployctl.agent.wire.answers import Entry, FileWritten
 
 
 @pytest.fixture
@@ -143,12 +144,11 @@ class TestWrite:
 
 
 class TestPut:
-    def put(self, call: Call, data: bytes, fed: list[Any], **changes: Any) -> dict[str, Any]:
+    def put(self, call: Call, data: bytes, fed: list[Any], **changes: Any) -> FileWritten:
         for item in fed:
             call.inbox.put(item)
         args = {"path": "@/big", "size": len(data), "sha256": sha256(data), **changes}
-        answer: dict[str, Any] = files.put(call, **args)
-        return answer
+        return files.put(call, **args)
 
     def encoded(self, *chunks: bytes) -> list[Any]:
         return [base64.b64encode(chunk).decode() for chunk in chunks]
@@ -207,7 +207,7 @@ class TestList:
         (root / "goes").touch()
         tell = files._entry
 
-        def late(entry: os.DirEntry[str]) -> dict[str, Any]:
+        def late(entry: os.DirEntry[str]) -> Entry:
             (root / "goes").unlink(missing_ok=True)
             return tell(entry)
 
@@ -229,7 +229,7 @@ class TestTrees:
         assert files.list(call, "@/missing")["exists"] is False
 
     def test_a_digest_is_of_what_is_there(self, call: Call, root: Path) -> None:
-        def make(name: str, change: str = "") -> str:
+        def make(name: str, change: str = "") -> str | None:
             top = root / name
             (top / "d").mkdir(parents=True)
             (top / "a").write_text("changed" if change == "content" else "x")
@@ -240,8 +240,7 @@ class TestTrees:
                 (top / "a").chmod(0o755)
             if change == "time":
                 os.utime(top / "a", (1, 1))
-            digest: str = files.tree_digest(call, f"@/{name}")["sha256"]
-            return digest
+            return files.tree_digest(call, f"@/{name}")["sha256"]
 
         first = make("one")
         assert make("two", "time") == first

@@ -49,7 +49,8 @@ def test_something_else_listens_there(call: Call, no_http: str) -> None:
 
 
 def test_a_repository_that_no_url_can_hold(call: Call, no_http: str) -> None:
-    assert hub.survey(call, "a b/c", endpoint=no_http)["error"]["kind"] == "unreachable"
+    error = hub.survey(call, "a b/c", endpoint=no_http)["error"]
+    assert error is not None and error["kind"] == "unreachable"
 
 
 def test_the_next_place_is_asked(call: Call, no_http: str) -> None:

@@ -16,7 +16,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GOOD = {"rfilename": "a/model.safetensors", "size": 3, "lfs": {"sha256": "0" * 64}}
 
 
-def asked(tmp_path: Path, record: Any, revision: str | None = None) -> dict[str, Any]:
+def asked(tmp_path: Path, record: Any, revision: str | None = None) -> Any:
     call = Call(str(tmp_path), lambda event: None)
     data = record if isinstance(record, bytes) else json.dumps(record).encode()
     with serving(respond("200 OK", data)) as url:

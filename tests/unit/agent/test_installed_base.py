@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 from deployctl.agent.build.installed import complete
 from deployctl.agent.core.interface import Call
+from deployctl.agent.wire.builds import Installed
 
 
 def distribution(site: Path, name: str, text: str, requires: str = "") -> Path:
@@ -37,7 +37,7 @@ def made(folder: Path) -> tuple[Path, Path]:
     return base, linked
 
 
-def looked(folder: Path, linked: Path, base: Path | None) -> dict[str, Any]:
+def looked(folder: Path, linked: Path, base: Path | None) -> Installed:
     call = Call(str(folder), lambda event: None)
     return complete(call, str(linked), base=None if base is None else str(base))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -288,7 +289,8 @@ def test_the_measured_table_of_the_h200() -> None:
 def test_the_table_tells_what_the_csv_does_not() -> None:
     rows = nvidia_smi.parse_apps(0, f"{H200}, 436, python3, [N/A]").rows
     shown = nvidia_table.parse_processes(text("h200/nvidia-smi-busy.txt"))
-    nvidia_smi.fill_memory(rows, [{"uuid": H200, "index": 0}], shown)
+    gpu: Any = {"uuid": H200, "index": 0}
+    nvidia_smi.fill_memory(rows, [gpu], shown)
     assert rows[0]["memory"] == 8710
 
 

@@ -19,13 +19,14 @@ import pytest
 from deployctl.agent.core import programs
 from deployctl.agent.core.interface import Call
 from deployctl.agent.gpu.devices import Devices
-from deployctl.agent.gpu.holders import Facts, Marks, bare_facts, read_all, read_process
+from deployctl.agent.gpu.holders import Marks, bare_facts, read_all, read_process
 from deployctl.agent.gpu.survey import relatives
 from deployctl.agent.processes import namespaces, processes
 from deployctl.agent.processes.pidfds import Handles, ended
 from deployctl.agent.processes.places import Places
 from deployctl.agent.processes.processes import Stat
 from deployctl.agent.processes.stopping import Stopping, stuck_threads
+from deployctl.agent.wire.gpus import Holder, Target
 
 NVIDIA = Devices({"nvidia": 195, "nvidiactl": 195, "nvidia-uvm": 511, "nvidia-caps": 241})
 
@@ -147,9 +148,9 @@ def test_a_process_whose_tables_never_come_is_named_and_the_rest_are_read(
         over.wait(60)
         came.set()
 
-    def read(one: Stat) -> Iterable[Facts]:
+    def read(one: Stat) -> Iterable[Holder]:
         if one.pid == 2:
-            yield dict(bare_facts(one), devices=["nvidia0"], unreadable=["maps", "cmdline"])
+            yield {**bare_facts(one), "devices": ["nvidia0"], "unreadable": ["maps", "cmdline"]}
             never()
         if one.pid == 3:
             never()
@@ -268,7 +269,7 @@ def test_whoever_lets_go_of_the_gpu_before_the_kill_is_spared() -> None:
         found = processes.read_stat(deaf.pid)
         assert found is not None
         answers = iter([True, False])
-        target = {"pid": found.pid, "start": found.start, "device": True}
+        target: Target = {"pid": found.pid, "start": found.start, "device": True}
         (row,) = Stopping([target], lambda pid: next(answers)).run(grace=0.1, patience=0.1)
         assert row["fate"] == "spared" and deaf.poll() is None
 

@@ -14,13 +14,13 @@ MEMINFO = "MemTotal:       125537280 kB\nMemFree:        1 kB\nMemAvailable:   2
 SPARK = "0, GPU-9aa1, NVIDIA GB10, 0000000F:01:00.0, {}, {}, 580.95.05, Disabled, {}, 12.1"
 
 
-def gpus(total: str, used: str = "[N/A]", mig: str = "[N/A]") -> list[dict[str, Any]]:
+def gpus(total: str, used: str = "[N/A]", mig: str = "[N/A]") -> list[Any]:
     rows = nvidia_smi.parse_gpus(0, SPARK.format(total, used, mig)).rows
     unified.mark(rows, MEMINFO)
     return rows
 
 
-def app(memory: int | None) -> dict[str, Any]:
+def app(memory: int | None) -> Any:
     return {"uuid": "GPU-9aa1", "pid": 7, "memory": memory}
 
 

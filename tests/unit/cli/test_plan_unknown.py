@@ -9,6 +9,7 @@ from deployctl.engine.run import plan
 from deployctl.engine.run.plan import HostPlan
 from deployctl.report import document, summary
 from deployctl.steps.clean import CleanStep
+from deployctl.steps.facts import SOURCE
 from deployctl.steps.interface import Answers, Plan, Unknown
 from deployctl.steps.preflight import PreflightStep
 from tests.unit.engine.test_plan import CHAIN, Toy, wanted
@@ -30,7 +31,7 @@ def test_seven_steps_with_one_reason_say_it_once() -> None:
 
     class Asks(Toy):
         def plan(self, wanted: Any, answers: Answers) -> Any:
-            return answers["source"]
+            return answers[SOURCE]
 
     steps = [Asks(name) for name in ("build", "verify", "fetch", "drafter", "launch", "ready", "x")]
     code, lines, found = told(plan.make(steps, wanted(), Answers({"source": NO_PR})))

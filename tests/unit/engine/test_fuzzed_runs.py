@@ -21,7 +21,7 @@ from deployctl.engine.run import connect, coordinator, plan
 from deployctl.engine.run.options import Options
 from deployctl.errors import HostError
 from deployctl.hosts.local import LocalTransport
-from deployctl.hosts.session import Call, Session
+from deployctl.hosts.session import Session
 from deployctl.steps import registry
 from deployctl.steps.interface import Deployment
 from tests.unit.hosts.scripted_agent import HASTY, Message, ScriptedHost
@@ -58,9 +58,9 @@ def answered(playbook: Playbook, tmp_path_factory: pytest.TempPathFactory) -> An
     found: Answered = {}
     with Session(LocalTransport("real"), root=str(root)) as session:
         for question in asked.values():
-            (answer,) = session.ask([Call(question.op, question.args)])
+            (answer,) = session.ask((question.call,))
             failed = isinstance(answer, HostError)
-            found[question.op] = (
+            found[question.call.op] = (
                 {"error": {"kind": "k", "message": str(answer), "detail": None}}
                 if failed
                 else {"value": answer}

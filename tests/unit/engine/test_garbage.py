@@ -20,7 +20,7 @@ def release(environment: str, sealed: float | None = None, *mentions: str) -> di
     }
 
 
-def inventory() -> dict[str, Any]:
+def inventory() -> Any:
     return {
         "profiles": {
             "a": {
@@ -45,6 +45,7 @@ def inventory() -> dict[str, Any]:
         },
         "environments": {f"e{n}": {"bytes": 10} for n in range(1, 10)},
         "models": {"target-e1": {"bytes": 1}, "target-e5": {"bytes": 1}},
+        "shipping": {},
         "wheels": {"w5": {"bytes": 1}, "w0": {"bytes": 1}},
         "caches": {"used-cache": {"bytes": 1}, "old-cache": {"bytes": 1}},
         "jobs": {

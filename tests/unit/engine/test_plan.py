@@ -10,12 +10,15 @@ import pytest
 from deployctl.config.profile import Profile
 from deployctl.engine.run import plan
 from deployctl.errors import ConfigError, StagingFailed
+from deployctl.hosts.session import Call
+from deployctl.steps.facts import SOURCE, UNIT
 from deployctl.steps.interface import (
     Answers,
     Change,
     Context,
     Deployment,
     Evidence,
+    Key,
     Plan,
     Question,
     Step,
@@ -49,11 +52,11 @@ class Toy(Step):
         self.name, self.uses, self.phase = name, uses, phase  # type: ignore[misc]
         self.produces = frozenset({name})  # type: ignore[misc]
 
-    def questions(self, wanted: Deployment) -> Sequence[Question]:
-        return [Question(self.name, "toy.ask", {"name": self.name})]
+    def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        return [Question(Key(self.name), Call("toy.ask", name=self.name))]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        if answers[self.name]:
+        if answers[Key[bool](self.name)]:
             return Plan("unchanged")
         return Plan("change", (Change(self.name, False, True),))
 
@@ -108,14 +111,14 @@ def test_an_unknown_answer_is_told_with_its_reason() -> None:
 
 def test_an_answer_that_was_never_asked_for_is_unknown_not_a_crash() -> None:
     with pytest.raises(Unanswered, match="it was not checked"):
-        Answers({})["source"]
+        Answers({})[SOURCE]
 
 
 def test_questions_are_asked_once_and_a_key_means_one_thing() -> None:
     asked = plan.questions([Toy("build"), Toy("build")], wanted())
     assert list(asked) == ["releases", "build"]
     odd = Toy("build")
-    odd.questions = lambda wanted: [Question("build", "other.op")]  # type: ignore[method-assign]
+    odd.questions = lambda wanted: [Question(Key("build"), Call("other.op"))]  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="two questions have the key build"):
         plan.questions([Toy("build"), odd], wanted())
 
@@ -129,5 +132,5 @@ def test_an_unknown_step_is_refused_with_the_known_ones() -> None:
 def test_what_is_asked_again_takes_the_place_of_the_older_answer_alone() -> None:
     first = Answers({"build": Unknown("network", "no route"), "unit": {"state": "running"}})
     again = first.renewed(Answers({"build": True}))
-    assert again["build"] is True
-    assert again["unit"] == {"state": "running"}
+    assert again[Key[bool]("build")] is True
+    assert again[UNIT]["state"] == "running"

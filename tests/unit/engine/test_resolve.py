@@ -10,6 +10,7 @@ from deployctl.engine.run.pool import Job, Slots
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.errors import RemoteError
 from deployctl.steps.build import BuildStep
+from deployctl.steps.facts import MODEL, SOURCE
 from deployctl.steps.fetch import FetchStep
 from deployctl.steps.interface import Answers, Deployment, Question, Unknown
 from tests.unit.engine.test_turns import profile
@@ -49,11 +50,11 @@ class Host:
 
 def settled(resolution: Resolution, name: str, host: Host) -> tuple[Deployment, Answers]:
     one, steps = wanted(name), [BuildStep(), FetchStep()]
-    asked: dict[str, Question] = {q.key: q for step in steps for q in step.questions(one)}
+    asked: dict[str, Question[Any]] = {q.key: q for step in steps for q in step.questions(one)}
     values = {
         key: Unknown("network", "no route") if isinstance(answer, RemoteError) else answer
         for key, q in asked.items()
-        for answer in [host.answer(q.op, dict(q.args))]
+        for answer in [host.answer(q.call.op, dict(q.call.args))]
     }
     reached = cast(Connected, host)
     return settle(resolution, reached, steps, one, asked, Answers(values), Slots())
@@ -65,8 +66,8 @@ def test_both_go_by_what_the_first_was_told() -> None:
     moved = Host(NEXT, NEXT)
     two, second = settled(resolution, "two", moved)
     assert one.settled == two.settled
-    assert first["source"]["commit"] == second["source"]["commit"] == HEAD
-    assert second["model"]["commit"] == HEAD
+    assert first[SOURCE]["commit"] == second[SOURCE]["commit"] == HEAD
+    assert second[MODEL]["commit"] == HEAD
     (again,) = [args for args in moved.asked if "revision" in args]
     assert (again["revision"], again["always"]) == (HEAD, True)
 
@@ -89,7 +90,7 @@ def test_a_host_that_cannot_tell_waits_for_one_that_can() -> None:
     job.start()
     begun.wait()
     settled(resolution, "two", Host(HEAD, HEAD))
-    assert job.result()["source"]["commit"] == HEAD
+    assert job.result()[SOURCE]["commit"] == HEAD
 
 
 def test_where_nobody_can_tell_it_stays_unknown() -> None:

@@ -80,8 +80,8 @@ class TestSilence:
                 stream.result()
 
     def test_who_was_asked_to_wait_has_longer(self) -> None:
-        assert Call("releases.lock", {"wait": 30.0}).patience > 30
-        assert Call("files.read", {"path": "/x"}).patience == 0
+        assert Call("releases.lock", wait=30.0).patience > 30
+        assert Call("files.read", path="/x").patience == 0
 
     def test_signs_of_work_are_an_answer_for_a_while(self) -> None:
         beats: list[Message] = []

@@ -144,3 +144,13 @@ def test_any_words_and_any_options(text: str) -> None:
     failure("gpu", "gpu", text)
     for one in ssh_options.judge(parse(text), {}):
         assert one.verdict in ("honoured", "harmless", "refused", "unknown")
+
+
+def test_the_cheapest_cipher_is_asked_for_first_where_it_is_allowed() -> None:
+    settings = SshSettings(address="gpu")
+    cheap = "aes128-gcm@openssh.com"
+    allowed = command(settings, {"ciphers": [f"chacha20-poly1305@openssh.com,{cheap}"]}, ["true"])
+    assert f"ciphers={cheap},chacha20-poly1305@openssh.com" in allowed
+    for ciphers in (["aes256-gcm@openssh.com"], []):
+        other = command(settings, {"ciphers": ciphers}, ["true"])
+        assert not [word for word in other if word.startswith("ciphers=")]

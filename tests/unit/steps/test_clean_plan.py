@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from deployctl.agent.wire.gpus import StuckThread
 from deployctl.config.profile import Profile
 from deployctl.report.holders import lines
 from deployctl.steps.clean import CleanStep
 from deployctl.steps.gpus import clearing
-from deployctl.steps.gpus.gpu_snapshot import Scene, scene
+from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, snapshot
 from deployctl.steps.interface import Answers, Deployment, Plan, Unanswered, Unknown
+from tests.unit.whole import whole_answers
 
 UUIDS = ("GPU-a", "GPU-b", "GPU-c")
 NODE = {"name": "node", "ssh": {"address": "node"}}
@@ -113,15 +115,15 @@ def answers(**changes: Any) -> Answers:
         "port": {"listening": False, "holders": []},
     }
     values.update({key.replace("_", "."): value for key, value in changes.items()})
-    return Answers(values)
+    return Answers(whole_answers(values))
 
 
 def plan(deployment: Deployment, **changes: Any) -> Plan:
     return CleanStep().plan(deployment, answers(**changes))
 
 
-def seen(deployment: Deployment, **changes: Any) -> Scene:
-    return scene(deployment, answers(**changes))
+def seen(deployment: Deployment, **changes: Any) -> GpuSnapshot:
+    return snapshot(deployment, answers(**changes))
 
 
 def test_the_port_and_who_concerns_the_profile_are_told() -> None:
@@ -131,7 +133,7 @@ def test_the_port_and_who_concerns_the_profile_are_told() -> None:
     holder = {"pid": 9, "comm": "nc", "command": "nc -l " + "word " * 60}
     port = {"listening": True, "holders": [holder], "unknown": None}
     evidence = plan(wanted(), holders=look(*server), port=port).evidence
-    assert evidence["port"]["holders"] == [holder]
+    assert [h["command"] for h in evidence["port"]["holders"]] == [holder["command"]]
     assert evidence["concerned"] == [8]
     shown = list(lines("here", evidence))
     (told,) = [line for line in shown if "port 8123: held by 9  nc -l word" in line]
@@ -242,7 +244,7 @@ def test_what_is_not_known_stops_nobody(changes: dict[str, Any], reason: str) ->
 # -- a container behind its node ------------------------------------------------------------------
 
 
-def behind(inside: dict[str, Any], outside: dict[str, Any], state: dict[str, Any]) -> Scene:
+def behind(inside: dict[str, Any], outside: dict[str, Any], state: dict[str, Any]) -> GpuSnapshot:
     own = gpus()
     own["gpus"] = [own["gpus"][1]]
     own["gpus"][0]["index"] = 0
@@ -325,15 +327,16 @@ def test_who_may_start_a_stopped_process_anew() -> None:
 
 
 def test_where_a_process_is_stuck() -> None:
-    thread = {
+    thread: StuckThread = {
+        "thread": 77637,
         "state": "R",
         "channel": None,
         "stack": ["uvm_spin_loop", "uvm_tracker_wait", "uvm_api_map_external_allocation"],
     }
-    assert clearing.where_stuck({"pid": 77637, "stuck": [thread]}) == (
+    assert clearing.where_stuck(77637, [thread]) == (
         "PID 77637: R in uvm_spin_loop < uvm_tracker_wait < uvm_api_map_external_allocation"
     )
-    assert clearing.where_stuck({"pid": 7}) == "PID 7: location unknown"
+    assert clearing.where_stuck(7, []) == "PID 7: location unknown"
 
 
 # -- GPUs that share the machine's memory, and people who draw ------------------------------------
@@ -359,7 +362,7 @@ def test_nothing_of_ours_is_stopped_for_memory_that_cannot_be_read() -> None:
 def test_unified_memory_is_gated_by_what_its_holders_have_or_left_out() -> None:
     for used, measured in ((0, ["2"]), (None, [])):
         known = answers(gpus=shared_memory(used))
-        now = scene(wanted(), known)
+        now = snapshot(wanted(), known)
         assert [str(gpu["index"]) for gpu in clearing.measured(now)] == measured
         assert bool(clearing.left_out(now)) is (used is None)
         assert CleanStep().plan(wanted(), known).status == "check"
@@ -369,6 +372,6 @@ def test_who_draws_with_a_gpu_is_never_stopped() -> None:
     desktop = process(900, comm="gnome-shell", command=["gnome-shell"], devices=["nvidia2"])
     trainer = process(901, comm="train", command=["train"], devices=["nvidia2"])
     state = {**gpus((901, 2, 100)), "graphics": [900]}
-    now = scene(wanted(scope="gpu"), answers(gpus=state, holders=look(desktop, trainer)))
+    now = snapshot(wanted(scope="gpu"), answers(gpus=state, holders=look(desktop, trainer)))
     assert [v.process.pid for v in now.selection.stop] == [901]
     assert [v.process.pid for v in now.selection.spared] == [900]

@@ -15,7 +15,7 @@ from deployctl.steps.verify import VerifyStep
 from deployctl.vllm.fixes.registry import by_name
 
 COMMIT = "c" * 40
-TOOLS: dict[str, Any] = {
+TOOLS: Any = {
     "capabilities": ["12.0"],
     "machine": "x86_64",
     "libc": "glibc-2.36",
@@ -136,12 +136,12 @@ def test_wheels_are_named_by_what_they_are_compiled_for() -> None:
     first = wheel_key(build, COMMIT, "source", TOOLS)
     assert first == wheel_key(build.model_copy(update={"extra": ["ray"]}), COMMIT, "source", TOOLS)
     for other in ({"capabilities": ["9.0"]}, {"nvcc_version": "13.0"}, {"libc": "glibc-2.28"}):
-        assert wheel_key(build, COMMIT, "source", {**TOOLS, **other}) != first
+        assert wheel_key(build, COMMIT, "source", TOOLS | other) != first
     assert wheel_key(build, "d" * 40, "source", TOOLS) != first
     assert wheel_key(build, COMMIT, "precompiled", TOOLS) != first
     cpu = build.model_copy(update={"target": "cpu"})
     assert wheel_key(cpu, COMMIT, "source", TOOLS) == wheel_key(
-        cpu, COMMIT, "source", {**TOOLS, "nvcc_version": "13.0"}
+        cpu, COMMIT, "source", TOOLS | {"nvcc_version": "13.0"}
     )
 
 
@@ -185,7 +185,7 @@ def test_as_whom_it_is_built() -> None:
     released = BuildStep().questions(wanted(source={"release": "0.33.0"}))
     assert "build_user" not in [question.key for question in released]
     for build in ({"source": {"release": "0.33.0"}, "user": "b"}, {"source": {"path": "/x"}}):
-        asked = {q.key: q.args for q in BuildStep().questions(wanted(**build))}
+        asked = {str(q.key): q.call.args for q in BuildStep().questions(wanted(**build))}
         assert asked["build_user"] == {"user": build.get("user")}
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from deployctl.agent.gpu import nvidia_table
+from deployctl.agent.wire.gpus import GpuState
 from deployctl.config.clean import Scope
 from deployctl.steps.gpus import passthrough
 from deployctl.steps.gpus.holders import Process, join
 from deployctl.steps.gpus.ownership import Mine, judge, select
+from tests.unit.whole import whole
 
 CASES = Path(__file__).parents[2] / "cases/h200"
 GPU0 = "GPU-bbeb6ab1-d30f-584b-a49c-44e33d981bcd"
@@ -24,7 +26,7 @@ def case(name: str) -> Any:
 
 
 def processes(state: Any) -> list[Process]:
-    return join(case("holders"), state)
+    return join(case("holders"), whole(GpuState, state))
 
 
 MINE = Mine("h200", namespace=case("holders")["namespace"], gpus=frozenset({GPU1}))

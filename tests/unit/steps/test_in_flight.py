@@ -64,7 +64,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def drained(unit: Mapping[str, Any], within: float, *said: dict[str, Any]) -> tuple[Any, Answers]:
+def drained(unit: Any, within: float, *said: dict[str, Any]) -> tuple[Any, Answers]:
     session = Answers(*said)
     shown: list[int | None] = []
     left = in_flight.drain(

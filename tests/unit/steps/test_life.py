@@ -80,7 +80,7 @@ def test_the_key_travels_and_does_not_show(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TOY_KEY", "open sesame")
     wanted = deployment({"serve": {"api_key": {"env": "TOY_KEY"}}})
     asked = life.questions(wanted.profile)[0]
-    assert asked.args["headers"]["Authorization"] == "Bearer open sesame"
+    assert asked.call.args["headers"]["Authorization"] == "Bearer open sesame"
     assert "sesame" not in repr(asked)
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from deployctl.agent.wire.gpus import Passthrough
 from deployctl.steps.gpus import passthrough
 from deployctl.steps.gpus.container_conf.conf import parse
 from deployctl.steps.gpus.finding import Finding
+from tests.unit.whole import whole
 
 CASES = Path(__file__).parents[2] / "cases/lxc"
 NODE_LINE = re.compile(r"crw[-rw]+ .*?(\d+),\s+(\d+) .*?(/dev/\S+)")
@@ -25,11 +27,11 @@ def devices(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def look(text: str = "", **facts: Any) -> dict[str, Any]:
+def look(text: str = "", **facts: Any) -> Any:
     """What `passthrough.look` would answer on a machine with these device files."""
     found = devices(text)
     uvm = next((d["major"] for d in found if d["path"] == "/dev/nvidia-uvm"), 511)
-    return {
+    told = {
         "majors": {"nvidia": 195, "nvidia-uvm": uvm, "nvidia-caps": 241},
         "devices": found,
         "module": "570.148.08",
@@ -39,6 +41,7 @@ def look(text: str = "", **facts: Any) -> dict[str, Any]:
         "conf": {"path": CONF, "text": text},
         **facts,
     }
+    return whole(Passthrough, told)
 
 
 def said(findings: Iterable[Finding], verdict: str = "failed") -> list[str]:
@@ -88,7 +91,7 @@ def test_a_device_that_is_allowed_and_not_mounted() -> None:
 def test_ways_to_pass_a_device(conf: str, complaints: int) -> None:
     shown = case("dev_nodes_and_conf_major_mismatch.txt").partition("# container")[0]
     node = look(shown.replace("/dev/nvidia-uvm-tools", "/dev/other"))
-    node["conf"] = {"path": CONF, "text": conf}
+    node["conf"] = {"path": CONF, "text": conf, "includes": {}}
     assert len(said(passthrough.conf(node))) == complaints
 
 
@@ -97,7 +100,7 @@ def test_the_next_free_entry_is_proposed_and_lxc_gets_its_own_syntax() -> None:
     assert {n: p.path for n, p in read.passed.items()} == {0: "/dev/dri/card1", 2: "/dev/nvidia0"}
     assert next(read.free) == 1
     node = look(case("dev_nodes_and_conf_major_mismatch.txt").partition("# container")[0])
-    node["conf"] = {"path": "/var/lib/lxc/ct/config", "text": ""}
+    node["conf"] = {"path": "/var/lib/lxc/ct/config", "text": "", "includes": {}}
     first = next(iter(passthrough.conf(node)))
     assert first.lines == (
         "lxc.cgroup2.devices.allow = c 195:* rwm",
@@ -227,8 +230,8 @@ OPENED = {"/dev/nvidia0": None, "/dev/nvidia-uvm": None}
     ],
 )
 def test_cuda_itself(probe: dict[str, Any], verdict: str, words: str) -> None:
-    answer = {"unknown": None, "opened": OPENED, "count": None, "version": 13000, "error": None}
-    (finding,) = passthrough.cuda({**answer, **probe}, CONF)
+    answer: Any = {"unknown": None, "opened": OPENED, "count": None, "version": 13000}
+    (finding,) = passthrough.cuda(answer | {"error": None} | probe, CONF)
     assert finding.verdict == verdict and words in finding.say
 
 
@@ -241,13 +244,13 @@ def test_cuda_itself(probe: dict[str, Any], verdict: str, words: str) -> None:
     ],
 )
 def test_a_device_that_cannot_be_opened(error: str, where: str, line: str) -> None:
-    answer = {"unknown": None, "opened": {"/dev/nvidia-uvm": error}, "count": 1, "version": 1}
-    first = next(iter(passthrough.cuda({**answer, "error": None}, CONF)))
+    answer: Any = {"unknown": None, "opened": {"/dev/nvidia-uvm": error}, "count": 1, "version": 1}
+    first = next(iter(passthrough.cuda(answer | {"error": None}, CONF)))
     assert (first.check, first.verdict, first.where) == ("permission", "failed", where)
     assert first.lines == (line,)
 
 
 def test_persistence_is_advice() -> None:
-    gpus = {"gpus": [{"index": 0, "persistence": False}, {"index": 1, "persistence": True}]}
+    gpus: Any = {"gpus": [{"index": 0, "persistence": False}, {"index": 1, "persistence": True}]}
     (finding,) = passthrough.persistence(gpus)
     assert finding.verdict == "warning" and "nvidia-smi -pm 1" in finding.lines

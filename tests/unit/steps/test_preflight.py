@@ -9,6 +9,7 @@ import pytest
 from deployctl.config.profile import Profile
 from deployctl.steps.interface import Answers, Deployment, Plan, Unknown
 from deployctl.steps.preflight import CUDA, DISK, GIB, HOST, PreflightStep
+from tests.unit.whole import whole_answers
 
 ABSENT = {"present": False, "reason": "no driver", "gpus": [], "unknown": None}
 GPU = {
@@ -62,7 +63,11 @@ def wanted(target: str = "cpu", **source: Any) -> Deployment:
 def plan(deployment: Deployment, **changes: Any) -> Plan:
     answers: dict[str, Any] = {
         DISK: {"free": 100 * GIB},
-        "tools": {"uv": "/bin/uv", "git": "/bin/git", "memory_available": 64 * GIB, "pythons": {}},
+        "tools": {
+            **{name: f"/bin/{name}" for name in ("uv", "git", "cc", "g++")},
+            "memory_available": 64 * GIB,
+            "libraries": LIBRARIES,
+        },
         "port": {"listening": False, "holders": []},
         "unit": {"state": "absent", "members": []},
         "releases": {"environments": {}, "broken": {}},
@@ -71,7 +76,7 @@ def plan(deployment: Deployment, **changes: Any) -> Plan:
         CUDA: PASSES,
     }
     answers.update({key.replace("_", "."): value for key, value in changes.items()})
-    return PreflightStep().plan(deployment, Answers(answers))
+    return PreflightStep().plan(deployment, Answers(whole_answers(answers)))
 
 
 def verdicts(made: Plan) -> dict[str, str]:

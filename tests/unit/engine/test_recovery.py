@@ -9,6 +9,7 @@ import pytest
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.run import recovery
 from deployctl.engine.run.downtime import Downtime
+from deployctl.errors import RemoteError
 
 BEGIN = {"kind": "begin", "run": "r1", "playbook": "up", "release": "new", "current": "old"}
 SWITCHING = {"kind": "phase", "run": "r1", "phase": "switching"}
@@ -59,12 +60,17 @@ RUNS = {"state": "running", "pid": 5, "start": 50}
         ),
         ([{**SWITCHING, "time": 100.0}], {**RUNS, "proven": {"pid": 5, "start": 50}}, {}, None),
         ([{**SWITCHING, "phase": "staging", "time": 100.0}], {"state": "stopped"}, {}, None),
-        ([{**SWITCHING, "time": 100.0}], {"state": "stopped"}, OSError("full"), None),
+        (
+            [{**SWITCHING, "time": 100.0}],
+            {"state": "stopped"},
+            RemoteError("here", "releases.record", "OSError", "full"),
+            None,
+        ),
         ([], {"state": "stopped"}, {"time": 165.0}, None),
     ],
 )
 def test_a_gap_begins_where_the_dead_run_made_it(
-    phases: list[dict[str, Any]], unit: dict[str, Any], closed: Any, seconds: float | None
+    phases: list[dict[str, Any]], unit: Any, closed: Any, seconds: float | None
 ) -> None:
     dead = recovery.find([BEGIN, *phases])
     assert dead is not None

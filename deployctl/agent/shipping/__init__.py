@@ -1,0 +1,1 @@
+"""Files from one host to others: described in pieces with checksums, sent, received, resumed."""

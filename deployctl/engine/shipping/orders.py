@@ -1,0 +1,66 @@
+"""An artifact that is on order: its producer, those who wait for it, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployctl.errors import DeployError, HostError
+from deployctl.steps.delivery import Delivery
+from deployctl.steps.interface import Context
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A receiver at its step: what it works with, and where the artifact shall lie."""
+
+    context: Context
+    folder: str
+
+
+@dataclass
+class Order:
+    """One artifact. All fields are read and written under the meeting's lock."""
+
+    delivery: Delivery
+    source: Context | None = None
+    """What the producer works with, once the artifact is there and proven."""
+    failure: HostError | None = None
+    """Why the producer does not bring it."""
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    results: dict[str, Mapping[str, Any] | HostError] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+    """Receivers that take no part any more."""
+    taken: bool = False
+    """Whether somebody carries it out."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the producer is needed no longer."""
+        return all(one in self.results or one in self.left for one in self.delivery.receivers)
+
+    @property
+    def due(self) -> bool:
+        """Whether all that wait for it can be served now, and nobody does so yet."""
+        here = {*self.waiting, *self.results, *self.left}
+        known = self.source is not None or self.failure is not None
+        return known and not self.taken and here >= {*self.delivery.receivers}
+
+    def fail(self, error: DeployError | None) -> None:
+        """The producer has ended without the artifact."""
+        if self.source is None and self.failure is None:
+            self.failure = producer_failed(self.delivery, error)
+
+
+def producer_failed(delivery: Delivery, error: DeployError | None) -> HostError:
+    """What a receiver is told of a producer that failed."""
+    producer, what = delivery.producer, delivery.artifact
+    if error is None:
+        why = f"{producer} ended its part of the run without having proven it"
+        todo = f"see the report of {producer}, then retry"
+    else:
+        why, todo = f"{error.what}\n{error.why}".strip(), error.next
+    return HostError(
+        producer, f"it was to bring the {what}, and failed; nothing is touched", why, todo
+    )
