@@ -62,7 +62,7 @@ def test_first_failure_ends_it_and_it_starts_anew(builder: BuildHost) -> None:
     again = call("jobs.start", id="fails", steps=[shell("true")])
     assert again["started"]
     assert call("jobs.follow", id="fails")["state"] == "done"
-    assert (builder.root / "jobs/fails/log.previous").exists()
+    assert (builder.root / "jobs/fails/log.1").exists()
 
 
 def test_counters_become_fractions(builder: BuildHost) -> None:
