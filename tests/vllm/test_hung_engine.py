@@ -6,7 +6,7 @@ import os
 import signal
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -35,7 +35,8 @@ def stopped(demo: Demo) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(engine, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(engine, signal.SIGCONT)
 
 
 def health(url: str) -> int:
