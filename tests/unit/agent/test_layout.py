@@ -148,7 +148,7 @@ def _cut_after(steps: int, patched: pytest.MonkeyPatch) -> None:
 def test_runs_that_only_a_slot_knows_join_the_ledger_in_their_time(tmp_path: Path) -> None:
     call = older(tmp_path, "slots")
     path = tmp_path / "profiles/stand.green/ledger.jsonl"
-    own = {"kind": "end", "run": "alone", "release": "x", "time": 5.0}
+    own = {"kind": "end", "run": "alone", "outcome": "passed", "release": "x", "time": 5.0}
     path.write_text("damaged\n" + path.read_text() + json.dumps(own) + "\n")
     takeover.take_over(call.root, "stand")
     entries = releases.ledger(call, "stand")
