@@ -38,7 +38,10 @@ def test_what_serves_goes_on_and_its_releases_are_found(served: ServedHost) -> N
     assert (client.gaps, unit["pid"], unit["supervised"]) == ([], pid, True)
     # Its supervisor goes on as well, by the path that it knows.
     os.kill(pid, signal.SIGKILL)
-    wait_for("its supervisor", lambda: served.unit()["restarts"] == 1)
+    wait_for(
+        "its supervisor",
+        lambda: (served.unit()["restarts"], served.unit()["state"]) == (1, "running"),
+    )
     again = served.up(OTHER)
     assert (again.outcome, served.unit()["restarts"]) == ("changed", 1), again.hosts[0].error
     back = served.up(playbook="rollback")
