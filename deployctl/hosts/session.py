@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from deployctl import cancel
 from deployctl.agent.wire.messages import About
+from deployctl.agent.wire.records import strange
 from deployctl.agent.wire.results import RESULTS
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts import refusal
@@ -260,7 +261,7 @@ class Session:
         ]
 
     def _value(self, call: Call[Any], value: Any) -> Any:
-        wrong = mismatch(value, RESULTS.get(call.op, Any))
+        wrong = mismatch(value, RESULTS.get(call.op, Any)) or strange(call.op, value)
         if wrong:
             raise self._link.lose(
                 "the agent sends what cannot be understood", f"{call.op}: {wrong}"

@@ -14,8 +14,8 @@ import pytest
 
 from deployctl.agent.processes.processes import read_stat
 from deployctl.errors import ConnectionLost, RemoteError
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.waiting import until
 
@@ -62,7 +62,7 @@ def test_first_failure_ends_it_and_it_starts_anew(builder: BuildHost) -> None:
     again = call("jobs.start", id="fails", steps=[shell("true")])
     assert again["started"]
     assert call("jobs.follow", id="fails")["state"] == "done"
-    assert (builder.root / "jobs/fails/log.previous").exists()
+    assert (builder.root / "jobs/fails/log.1").exists()
 
 
 def test_counters_become_fractions(builder: BuildHost) -> None:

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from deployctl.agent.processes.processes import carrying
+from deployctl.agent.processes import processes
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.waiting import until
 from tests.hosts.test_jobs import gone, shell
@@ -50,7 +50,7 @@ def test_stop_leaves_nothing(builder: BuildHost, how: str) -> None:
     assert (final["state"], final["members"]) == ("stopped", [])
     assert all(gone(pid) for pid in members)
     token = json.loads((builder.root / "jobs/stop/job.json").read_text())["token"]
-    assert carrying(f"DEPLOYCTL_JOB={token}") == []
+    assert processes.members(f"DEPLOYCTL_JOB={token}") == []
 
 
 def test_a_supervisor_that_is_stuck_is_ended_and_the_job_told_as_stopped(

@@ -6,13 +6,13 @@ import os
 import signal
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.vllm.client import load
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.prompt_sets import Prompt
@@ -35,7 +35,8 @@ def stopped(demo: Demo) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(engine, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(engine, signal.SIGCONT)
 
 
 def health(url: str) -> int:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Callable, Dict, List, Optional, Sequence
 
+from ..core import trees
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from ..core.regular_files import open_regular
@@ -87,7 +88,7 @@ def link(base: str, environment: str) -> int:
     """A copy of an environment whose files are hard links (copies on another file system), with
     its own place in the scripts that name it, and in the records of those scripts. The base is not
     written to."""
-    shutil.rmtree(environment, ignore_errors=True)
+    trees.remove(environment)
     shutil.copytree(base, environment, symlinks=True, copy_function=_link)
     changed = []
     for name in sorted(os.listdir(os.path.join(environment, "bin"))):

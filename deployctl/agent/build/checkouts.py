@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from typing import Dict, Iterator
 
+from ..core import trees
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from .git import Git
@@ -75,7 +76,7 @@ class Snapshot:
 def export(checkout: str, folder: str) -> int:
     """A chore: a copy of a checkout as it lies there: its commit and tags, changes and new files,
     without what git ignores (extensions of an earlier build among it)."""
-    shutil.rmtree(folder, ignore_errors=True)
+    trees.remove(folder)
     source = opened("git", checkout)
     head = commit(source)
     Git("git").show("init", "--quiet", folder)

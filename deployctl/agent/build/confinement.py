@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import pwd
 import shutil
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import time
 from typing import Iterator, List, Sequence
 
+from ..core import trees
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from . import namespaces
@@ -31,6 +33,8 @@ PATH_VARIABLES = (
 """Variables that name what a build is to read."""
 FRESH = ("dist", "home", "tmp")
 _PDEATHSIG, _NO_NEW_PRIVS = 1, 38
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_JOIN_SESSION_KEYRING = 1
 _MAKERS = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
@@ -111,7 +115,7 @@ def _make(user: str) -> str:
 def _places(work: str, cache: str) -> List[str]:
     """The user's own folders below `work`. Those of an earlier command are gone."""
     for name in FRESH:
-        shutil.rmtree(os.path.join(work, name), ignore_errors=True)
+        trees.remove(os.path.join(work, name))
     own = [os.path.join(work, name) for name in ("source", *FRESH)]
     for path in (*own, cache):
         os.makedirs(path, exist_ok=True)
@@ -160,6 +164,7 @@ def _as_first(who: pwd.struct_passwd, argv: Sequence[str], folder: str) -> int:
     namespaces.system_call("prctl", "pdeathsig", _PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     namespaces.system_call("prctl", "no_new_privs", _NO_NEW_PRIVS, 1, 0, 0, 0)
     namespaces.own_processes()
+    _leave_keys()
     env = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
     env.update(USER=who.pw_name, LOGNAME=who.pw_name, SHELL="/bin/sh")
     child = subprocess.Popen(
@@ -176,6 +181,15 @@ def _as_first(who: pwd.struct_passwd, argv: Sequence[str], folder: str) -> int:
         pid, status = os.wait()
         if pid == child.pid:
             return _status(status)
+
+
+def _leave_keys() -> None:
+    """A session keyring of its own: whoever has root's can read what is in it (keyrings(7))."""
+    number = _KEYCTL.get(platform.machine())
+    if number is not None:
+        # A kernel without keyrings has none to leave.
+        with contextlib.suppress(OSError):
+            namespaces.system_call("syscall", "keyring", number, _JOIN_SESSION_KEYRING, None)
 
 
 def _status(status: int) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import sys
 import time
 from typing import Callable, Iterator
 
+from ..core import trees
 from ..core.interface import AgentError
 from .git import SUBMODULES, Git, without_credentials
 
@@ -46,7 +46,7 @@ def layout(repository: str, commit: str, folder: str, submodules: str) -> int:
 
 def discard(repository: str, folder: str) -> int:
     """Forget a working tree."""
-    shutil.rmtree(folder, ignore_errors=True)
+    trees.remove(folder)
     _repository(repository).show("worktree", "prune")
     return 0
 

@@ -14,6 +14,8 @@ from ..core.interface import AgentError
 HOMES = ("/root", "/home", "/run/user")
 WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/run/lock")
 """Where everybody may write; each command has its own, in memory."""
+MEMORY = "1g"
+"""What it may put there: more would be taken from what serves. TMPDIR is on the disk."""
 NEWNS, NEWIPC, NEWPID = 0x00020000, 0x08000000, 0x20000000
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 
@@ -90,7 +92,7 @@ def system_call(name: str, what: str, *arguments: Any) -> None:
         import ctypes
     except ImportError as error:
         raise AgentError("not-confined", f"this Python has no ctypes: {error}") from error
-    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), f"{name} {what}")
 
@@ -105,7 +107,7 @@ def arrange(found: View) -> None:
     """Cover what is covered, then show what is shown; it is held open until it is in place."""
     held = [(path, os.open(real, os.O_PATH)) for path, real in found.shown.items()]
     for path, mode in sorted(found.covers.items()):
-        _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"mode={mode:o}")
+        _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"mode={mode:o},size={MEMORY}")
     for path, handle in sorted(held):
         folder = os.path.isdir(f"/proc/self/fd/{handle}")
         os.makedirs(path if folder else os.path.dirname(path), mode=0o755, exist_ok=True)

@@ -85,35 +85,35 @@ def session_members(session: int) -> List[Stat]:
     return [s for s in everyone() if s.session == session and s.state not in "ZX"]
 
 
-def group_members(unit: str) -> List[Stat]:
-    """Living processes in the control group of a unit of systemd's, or below it."""
-    found = []
-    for stat in everyone():
-        try:
-            groups = [part for _, path in namespaces.cgroups(stat.pid) for part in path.split("/")]
-        except OSError:
-            continue
-        if unit in groups and stat.state not in "ZX":
-            found.append(stat)
-    return found
-
-
-def carrying(mark: str) -> List[Stat]:
-    """Living processes of our user with this `NAME=value` in the environment that they were
-    started with: another user could give it to any process."""
+def members(mark: str, session: Optional[int] = None, scope: Optional[str] = None) -> List[Stat]:
+    """Living processes that were started with this `NAME=value` in their environment, or belong to
+    this session, or to the control group of this unit of systemd's or one below it."""
     wanted = mark.encode()
-    found = []
-    for stat in everyone():
-        try:
-            with open(f"/proc/{stat.pid}/environ", "rb") as file:
-                if os.fstat(file.fileno()).st_uid != os.geteuid():
-                    continue
-                environ = file.read().split(b"\0")
-        except OSError:
-            continue
-        if wanted in environ and stat.state not in "ZX":
-            found.append(stat)
-    return found
+    return [
+        stat
+        for stat in everyone()
+        if stat.state not in "ZX"
+        and (stat.session == session or _carries(stat.pid, wanted) or _below(stat.pid, scope))
+    ]
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            # Another user could give the mark to any process.
+            own = os.fstat(file.fileno()).st_uid == os.geteuid()
+            return own and mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _below(pid: int, scope: Optional[str]) -> bool:
+    try:
+        return scope is not None and any(
+            scope in path.split("/") for _, path in namespaces.cgroups(pid)
+        )
+    except OSError:
+        return False
 
 
 def started_at(start: int) -> float:

@@ -6,11 +6,11 @@ import base64
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import time
 from typing import Any, BinaryIO, Callable, Dict, Iterator, Optional
 
+from ..core import trees
 from ..core.atomic_files import replacing
 from ..core.interface import AgentError, Call
 from ..core.regular_files import NotRegular, digest, open_regular
@@ -177,13 +177,13 @@ def remove_tree(call: Call, path: str) -> Removed:
         raise AgentError("outside", f"{name} does not lie below {root}: not removed")
     aside = os.path.join(os.path.dirname(place), f"{ASIDE}{last}.{os.getpid()}")
     if os.path.isdir(aside) and not os.path.islink(aside):
-        shutil.rmtree(aside)  # of an agent that died over it and had our number
+        trees.remove(aside)  # of an agent that died over it and had our number
     try:
         os.rename(place, aside)
     except FileNotFoundError:
         return {"path": name, "removed": False}
     if os.path.isdir(aside) and not os.path.islink(aside):
-        shutil.rmtree(aside)
+        trees.remove(aside)
     else:
         os.unlink(aside)
     return {"path": name, "removed": True}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core import trees
 from ..core.atomic_files import read_json
 from ..core.interface import AgentError, Call
 from ..supervision import jobs, units
@@ -149,17 +149,11 @@ def _entries(folder: str) -> List[Tuple[str, str]]:
 
 def _bytes(call: Call, path: str, seen: Dict[Inode, bool]) -> int:
     total = 0
-    for folder, _, names in os.walk(path):
-        call.step()
-        for name in names:
-            try:
-                status = os.lstat(os.path.join(folder, name))
-            except FileNotFoundError:
-                continue
-            inode = (status.st_dev, status.st_ino)
-            if inode not in seen:
-                seen[inode] = True
-                total += status.st_blocks * 512
+    for status in trees.statuses(path, call.step):
+        inode = (status.st_dev, status.st_ino)
+        if inode not in seen:
+            seen[inode] = True
+            total += status.st_blocks * 512
     return total
 
 
@@ -183,10 +177,10 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Collected:
     aside = os.path.join(os.path.dirname(path), ASIDE + name.replace(ASIDE, ""))
     if path != aside and os.path.isdir(path):
         if os.path.isdir(aside):
-            shutil.rmtree(aside)
+            trees.remove(aside)
         os.rename(path, aside)
     if os.path.isdir(aside):
-        shutil.rmtree(aside)
+        trees.remove(aside)
     return {"removed": name}
 
 

@@ -11,12 +11,14 @@ import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..core.atomic_files import parse_object, read_json, relink, write_text
 from ..core.interface import AgentError, Call
 from ..core.regular_files import open_regular
 from ..wire.answers import Current, Held, Recorded, Releases
+from ..wire.records import BREAK, MANIFEST, SEAL, Check, wrong, wrong_entry
 from ..wire.stored import Directory, SealBroken, Written
 
 LEDGER_TAIL = 50
@@ -34,13 +36,14 @@ def _replace(path: str, text: str) -> None:
     write_text(path, text)
 
 
-def _load(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file; None where there is no file, and where it is damaged: what cannot be
+def _load(path: str, shape: Dict[str, Check]) -> Optional[Dict[str, Any]]:
+    """The record in a file; None where there is no file, and where it is damaged: what cannot be
     read proves nothing, and is proven and written again like what was never there."""
     try:
-        return read_json(path)
+        found = read_json(path)
     except ValueError:
         return None
+    return None if found is None or wrong(found, shape) else found
 
 
 def _link(home: str, name: str) -> Optional[str]:
@@ -81,10 +84,10 @@ def _entry(line: bytes) -> Dict[str, Any]:
     """An entry from its line. An unreadable line is reported as damaged and does not affect the
     others.
     """
-    try:
-        return parse_object(line)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        entry = parse_object(line)
+        if not wrong_entry(entry):
+            return entry
     return {"kind": "damaged", "line": line[:200].decode("utf-8", "backslashreplace")}
 
 
@@ -102,7 +105,7 @@ def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Releases:
         "current": _link(home, "current"),
         "previous": _link(home, "previous"),
         "releases": {
-            name: _load(os.path.join(releases, name, "manifest.json"))
+            name: _load(os.path.join(releases, name, "manifest.json"), MANIFEST)
             for name in _folders(releases)
         },
         "environments": seals,
@@ -190,7 +193,7 @@ def break_seal(call: Call, key: str, why: List[str]) -> SealBroken:
     path = os.path.join(folder, "seal.json")
     if not os.path.lexists(path):
         return {"broken": False}
-    told = {"why": why, "time": time.time(), "seal": _load(path)}
+    told = {"why": why, "time": time.time(), "seal": _load(path, SEAL)}
     _replace(os.path.join(folder, BROKEN), json.dumps(told, sort_keys=True) + "\n")
     os.unlink(path)
     return {"broken": True}
@@ -202,7 +205,7 @@ def _environments(top: str) -> Tuple[Dict[str, Any], Dict[str, List[str]]]:
     broken: Dict[str, List[str]] = {}
     for key in _folders(top):
         paths = [os.path.join(top, key, name) for name in ("seal.json", BROKEN)]
-        seals[key], told = (_load(path) for path in paths)
+        seals[key], told = (_load(path, shape) for path, shape in zip(paths, (SEAL, BREAK)))
         damaged = [
             path
             for path, found in zip(paths, (seals[key], told))

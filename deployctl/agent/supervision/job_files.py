@@ -18,7 +18,9 @@ from typing import Any, Dict, List, Optional
 
 from ..core.atomic_files import boot_id, read_json, write_json
 from ..core.interface import AgentError
-from ..processes.processes import Stat, carrying, group_members, session_members
+from ..processes import processes
+from ..processes.processes import Stat
+from . import watching
 
 MARK = "DEPLOYCTL_JOB"
 RESERVE = 64 << 10
@@ -90,12 +92,11 @@ class JobFiles:
         return read_json(self._state)
 
     def forget(self) -> None:
-        """Make room for a new run; the last run's log stays beside as `log.previous`."""
+        """Make room for a new run; the last run's log stays beside as `log.1`."""
         for path in (self._state, self._job):
             if os.path.exists(path):
                 os.unlink(path)
-        if os.path.exists(self.log):
-            os.replace(self.log, self.log + ".previous")
+        watching.set_aside(self.log)
 
 
 def members(state: Dict[str, Any]) -> List[Stat]:
@@ -105,11 +106,9 @@ def members(state: Dict[str, Any]) -> List[Stat]:
     mark, and whoever has the supervisor's number started at another time."""
     if state.get("boot_id") != boot_id():
         return []
-    marked = carrying(f"{MARK}={state['token']}")
-    session = session_members(state["session"])
-    found = {stat.pid: stat for stat in marked}
-    if state.get("scope"):
-        found.update((stat.pid, stat) for stat in group_members(state["scope"]))
+    mark, scope = f"{MARK}={state['token']}", state.get("scope")
+    found = {stat.pid: stat for stat in processes.members(mark, scope=scope)}
+    session = processes.session_members(state["session"])
     supervisor = (state["pid"], state["start"])
     if any(stat.pid in found or (stat.pid, stat.start) == supervisor for stat in session):
         found.update((stat.pid, stat) for stat in session)

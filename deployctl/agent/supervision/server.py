@@ -14,7 +14,6 @@ Directory of a server (`@/profiles/NAME/server`)::
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
@@ -31,6 +30,8 @@ from ..core.interface import PRIVATE, USUAL_UMASK
 from ..core.redaction import LogMask
 from ..core.regular_files import digest
 from ..processes import processes
+from . import watching
+from .watching import Waker, echo, lock, say
 
 MARK = "DEPLOYCTL_SERVER"
 """The variable by which a server's processes are known, whatever session they made."""
@@ -42,43 +43,7 @@ def family(pid: Optional[int], serial: str) -> List[processes.Stat]:
     """Every living process of a server: of the session of its main process `pid` (None: that is
     not known), or started with its mark in a session of its own. A process may have overwritten
     its environment with its title; most have not."""
-    mark = ("%s=%s" % (MARK, serial)).encode()
-    return [
-        stat
-        for stat in processes.everyone()
-        if stat.state not in "ZX" and (stat.session == pid or _marked(stat.pid, mark))
-    ]
-
-
-def _marked(pid: int, mark: bytes) -> bool:
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            # Another user could give the mark to any process.
-            own = os.fstat(file.fileno()).st_uid == os.geteuid()
-            return own and mark in file.read().split(b"\0")
-    except OSError:
-        return False
-
-
-class Waker:
-    """Wakes a `select` when SIGTERM or SIGINT arrives, and remembers that it did."""
-
-    def __init__(self) -> None:
-        self.stopped = False
-        self._read, self._write = os.pipe()
-        for end in (self._read, self._write):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(self._write)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
-
-    def _stop(self, number: int, frame: object) -> None:
-        self.stopped = True
-
-    def wait(self, seconds: float, fds: List[int]) -> List[int]:
-        """Those of `fds` that are ready, at the latest after `seconds` or a stop."""
-        ready, _, _ = select.select([self._read, *fds], [], [], max(0.0, seconds))
-        return [fd for fd in ready if fd != self._read]
+    return processes.members("%s=%s" % (MARK, serial), pid)
 
 
 class Supervisor:
@@ -115,7 +80,7 @@ class Supervisor:
         self.record.update(state=state, at=time.time(), **more)
         self.write()
         shown = {key: value for key, value in more.items() if value is not None}
-        say("%s %s" % (state, json.dumps(shown)))
+        say("deployctl: %s %s" % (state, json.dumps(shown)))
 
     def write(self) -> None:
         """Write the record; a full disk leaves no server without a supervisor, it is retried."""
@@ -124,7 +89,7 @@ class Supervisor:
             self.unwritten = False
         except OSError as error:
             if not self.unwritten:
-                say("cannot record: %s" % error)
+                say("deployctl: cannot record: %s" % error)
             self.unwritten = True
 
     def run(self) -> int:
@@ -146,11 +111,9 @@ class Supervisor:
                 return 0
 
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
-        env = dict(self.spec["env"])
         secrets = read_json(self.file("secrets.json")) or {}
         self.mask = LogMask(self.spec["log"], secrets.values())
-        env.update(secrets)
-        env[MARK] = self.spec["serial"]
+        env = watching.environment(self.spec["env"], secrets, MARK, self.spec["serial"])
         try:
             with open(self.spec["log"], "ab") as log:
                 child = subprocess.Popen(
@@ -223,22 +186,7 @@ class Supervisor:
                     log.truncate(0)
                     self.echoed = 0
         except OSError as error:
-            say("cannot tend %s: %s" % (path, error))
-
-
-def echo(data: bytes, patience: float = 1.0) -> int:
-    """Pass bytes on to our output; how many it took. One that is gone, or stands still for
-    `patience` seconds, takes no more."""
-    taken = 0
-    with suppress(OSError):
-        while taken < len(data) and select.select([], [1], [], patience)[1]:
-            taken += os.write(1, data[taken : taken + 65536])
-    return taken
-
-
-def say(text: str) -> None:
-    """A line of our own on our output."""
-    echo(("deployctl: %s\n" % text).encode("utf-8", "surrogateescape"))
+            say("deployctl: cannot tend %s: %s" % (path, error))
 
 
 def identity(pid: int) -> Dict[str, Any]:
@@ -258,10 +206,8 @@ def watched(path: str) -> Optional[str]:
 def supervise(directory: str) -> int:
     """Entry of the supervising process; a second one for the same directory leaves at once."""
     os.umask(PRIVATE)
-    with open(os.path.join(directory, "supervisor.lock"), "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("deployctl: another supervisor has this server", file=sys.stderr)
-            return 0
-        return Supervisor(directory).run()
+    # Held until this process ends.
+    if lock(os.path.join(directory, "supervisor.lock")) is None:
+        print("deployctl: another supervisor has this server", file=sys.stderr)
+        return 0
+    return Supervisor(directory).run()

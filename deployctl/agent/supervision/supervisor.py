@@ -5,12 +5,9 @@ control group of its own. The steps arrive on standard input, so that secrets ne
 line on standard output says that the lock is held and the state recorded.
 """
 
-import fcntl
 import glob
 import json
 import os
-import select
-import signal
 import subprocess
 import sys
 import time
@@ -21,7 +18,9 @@ from ..core.atomic_files import boot_id
 from ..core.interface import PRIVATE
 from ..core.redaction import LogMask
 from ..processes.processes import Stat, read_stat, session_members, stop_all
+from . import watching
 from .job_files import MARK, JobFiles, members
+from .watching import Waker, lock, say
 
 GRACE = 5.0
 AGENT = "@agent"
@@ -82,14 +81,11 @@ class Supervisor:
         self._moved = self._began
         self._sampled = self._began
         self._seen: Tuple[int, Dict[int, int]] = (-1, {})
-        self._woken, self._wake = os.pipe()
+        self._waker = Waker()
         self._tick = max(0.05, min(1.0, self._stall / 8))
 
     def begin(self) -> None:
-        """Record that it runs, and take SIGTERM as the wish to stop."""
-        os.set_blocking(self._wake, False)
-        signal.set_wakeup_fd(self._wake)
-        signal.signal(signal.SIGTERM, lambda number, frame: None)
+        """Record that it runs."""
         self._files.reserve()
         self._beat()
         self._files.record(self._state)
@@ -124,10 +120,8 @@ class Supervisor:
         began = time.monotonic()
         self._state.update(phase=step["phase"])
         argv = self._argv(step["argv"])
-        env = dict(step["env"])
-        env.update(step.get("secrets") or {})
-        env[MARK] = self._state["token"]
-        _say(f"$ {' '.join(argv)}")
+        env = watching.environment(step["env"], step.get("secrets"), MARK, self._state["token"])
+        say(f"$ {' '.join(argv)}")
         child = subprocess.Popen(
             argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL, umask=self._umask
         )
@@ -149,18 +143,14 @@ class Supervisor:
         """Hold a lock that other jobs want as well, in the phase `waiting` until it is free. A job
         that ends early keeps it to its very end; no child inherits it, so none outlives that."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         waits = False
-        while not _lock(handle):
+        while (handle := lock(path)) is None:
             if not waits:
                 waits = True
-                _say(f"waiting for {path}, which another job holds")
+                say(f"waiting for {path}, which another job holds")
                 self._state.update(phase="waiting", child=None)
                 self._files.record(self._state)
-            woken, _, _ = select.select([self._woken], [], [], self._tick)
-            if woken:
-                raise Ended("stopped", "stopped on request")
-            self._beat()
+            self._wait([])
             self._keep_limit()
         self._moved = time.monotonic()
         return handle
@@ -187,16 +177,21 @@ class Supervisor:
         handle = os.pidfd_open(child.pid)
         try:
             while True:
-                ready, _, _ = select.select([handle, self._woken], [], [], self._tick)
-                if handle in ready:
+                if self._wait([handle]):
                     child.wait()
                     return
-                if self._woken in ready:
-                    raise Ended("stopped", "stopped on request")
-                self._beat()
                 self._look()
         finally:
             os.close(handle)
+
+    def _wait(self, fds: List[int]) -> bool:
+        """Whether one of `fds` is ready after a tick; raises `Ended` once a stop is asked for."""
+        if self._waker.wait(self._tick, fds):
+            return True
+        if self._waker.stopped:
+            raise Ended("stopped", "stopped on request")
+        self._beat()
+        return False
 
     def _beat(self) -> None:
         try:
@@ -237,19 +232,3 @@ class Supervisor:
 
     def _others(self) -> List[Stat]:
         return [stat for stat in members(self._state) if stat.pid != os.getpid()]
-
-
-def _say(text: str) -> None:
-    """A line of our own in the log, whatever the locale and however full the disk."""
-    try:
-        os.write(1, (text + "\n").encode("utf-8", "surrogateescape"))
-    except OSError:
-        pass
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

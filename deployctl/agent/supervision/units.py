@@ -23,7 +23,7 @@ from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
 from ..wire.answers import LogPart, UnitState, UnitStopped
-from . import systemd
+from . import systemd, watching
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
@@ -132,8 +132,7 @@ def start(
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
     _forget_secrets(unit, spec["log"])
-    if os.path.exists(spec["log"]):
-        os.replace(spec["log"], spec["log"] + ".1")
+    watching.set_aside(spec["log"])
     for stale in ("kept", "secrets.json"):
         if os.path.exists(unit.file(stale)):
             os.unlink(unit.file(stale))

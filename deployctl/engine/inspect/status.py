@@ -209,7 +209,7 @@ def _gates(
         if entry.get("release") != release:
             continue
         for gate, said in (entry.get("verdicts") or {}).items():
-            at = said.get(MEASURED) or entry["time"]
+            at = said.get(MEASURED) or entry.get("time") or 0.0
             if gate not in found or at > found[gate][MEASURED]:
                 figures = entry.get("figures") or {}
                 kept = known[gate].figures if gate in known else ()

@@ -47,7 +47,7 @@ def failed_before(
     that failed may succeed the next time.
     """
     judging = registry.makers(SERVER, SERVICE) | registry.names("gate")
-    same = {e["run"] for e in entries if e.get("profile_digest") == digest}
+    same = {e.get("run") for e in entries if e.get("profile_digest") == digest}
     for entry in reversed(entries):
         if entry.get("kind") == "end" and entry.get("release") == release:
             failed = bool({*entry.get("failed", ())} & judging)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployctl import bugs
 from deployctl.engine.run.connect import Connected
 from deployctl.errors import ConfigError, HostError, RemoteError
 from deployctl.hosts.session import Call
@@ -132,8 +130,7 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
         if step.name in wanted.skip:
             continue
         try:
-            with _usable(wanted.host.name, step.name):
-                plan = step.plan(wanted, answers)
+            plan = step.plan(wanted, answers)
         except Unanswered as error:
             plan = Plan("unknown", reason=str(error.args[0]))
         cause = next((changing[used] for used in step.uses if used in changing), None)
@@ -143,32 +140,14 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
             changing |= dict.fromkeys(step.produces, step.name)
         later = plan.status == "unknown" and cause is not None
         planned.append(PlannedStep(step, plan, later))
-    with _usable(wanted.host.name, "release"):
-        release = wanted_release(wanted, answers)
     return HostPlan(
         wanted.host.name,
-        release,
+        wanted_release(wanted, answers),
         known_releases(answers)["current"],
         tuple(planned),
         needs_release(steps),
         tuple(wanted.deliveries.values()),
     )
-
-
-@contextmanager
-def _usable(host: str, about: str) -> Iterator[None]:
-    """What is planned with was validated, all but what the host answered."""
-    try:
-        yield
-    except Unanswered:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise HostError(
-            host,
-            f"its answers about {about} cannot be used",
-            f"{type(error).__name__}: {error}",
-            f"look at what was changed below its root; the traceback is in {bugs.kept(error)}",
-        ) from error
 
 
 def _again(plan: Plan, step: Step, cause: str) -> Plan:

@@ -48,7 +48,7 @@ def drain(
     show: Callable[[int | None], None],
 ) -> int | None:
     """Wait at most `within` seconds until a server has no request in flight; how many are left,
-    None where that is not known.
+    None where that is not known, or where it ended meanwhile.
 
     Two looks must find none: what was sent to it just before may be late for one. Gauges end the
     waiting, too, but their 0 is not reported as one.
@@ -60,6 +60,8 @@ def drain(
         left = look(session, profile, unit)
         if (left == 0 and quiet) or time.monotonic() > end:
             return left if counts or left else None
+        if left is None and not _runs(session.call(units.state, name=profile.name)):
+            return None
         quiet = left == 0
         if not quiet:
             show(left)
@@ -72,7 +74,7 @@ def stop_drained(
     """Stop a server once it has drained, or after `within` seconds. Evidence: seconds that it
     `drained`, how many requests were `cut_off` (None: unknown)."""
     unit = session.call(units.state, name=profile.name)
-    if unit["state"] not in ("starting", "running"):
+    if not _runs(unit):
         return {"drained": 0.0, "cut_off": 0}
     began = time.monotonic()
     left = drain(session, profile, unit, within, show)
@@ -81,6 +83,10 @@ def stop_drained(
     if found["cut_off"] is None:
         found = {"in_flight": left, "cut_off": left}
     return {"drained": seconds, "cut_off": found["cut_off"], REQUESTS: found}
+
+
+def _runs(unit: UnitState) -> bool:
+    return unit["state"] in ("starting", "running")
 
 
 def _at_the_door(session: Session, profile: Profile, unit: UnitState) -> int | None:

@@ -3,10 +3,13 @@ behind, and changes nothing after it has ended. Real uv builds of a real reposit
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import pwd
 import select
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uv import find_uv_bin
 
 from deployctl.agent.build.confinement import DEFAULT_USER
+from deployctl.agent.build.takeover import take_back
+from deployctl.agent.core.interface import AgentError
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project
 
@@ -201,6 +207,35 @@ os.chmod(path, 0o777)
     assert "system.posix_acl_access" not in os.listxattr(left)
 
 
+def test_capabilities_go_and_are_refused(tmp_path: Path) -> None:
+    left, user = tmp_path / "environment/left", 54321
+    left.parent.mkdir()
+    left.write_text("")
+    os.chown(left, user, user)
+    # vfs_cap_data, version 2: one capability, permitted (capabilities(7)).
+    os.setxattr(left, "security.capability", struct.pack("<5I", 0x02000001, 1, 0, 0, 0))
+    with pytest.raises(AgentError, match="has capabilities"):
+        take_back(str(left.parent), user)
+    assert os.listxattr(left) == [] and left.stat().st_uid == 0
+
+
+def test_memory_that_others_need_is_not_taken(tmp_path: Path) -> None:
+    code = "import os; s = os.statvfs('/dev/shm'); print(s.f_blocks * s.f_frsize)"
+    done = confine(confined_place(tmp_path), code)
+    assert int(done.stdout) == 1 << 30, done.stderr
+
+
+def test_keys_of_root_are_not_reached(tmp_path: Path) -> None:
+    keys = "import ctypes; print(ctypes.CDLL(None).syscall(250, 0, -3, 0))"
+    if platform.machine() != "x86_64":
+        pytest.skip("the numbers of system calls are x86_64's")
+    # KEYCTL_GET_KEYRING_ID of KEY_SPEC_SESSION_KEYRING: another one than ours.
+    ours = ctypes.CDLL(None).syscall(250, 0, -3, 0)
+    done = confine(confined_place(tmp_path), keys)
+    assert done.returncode == 0, done.stderr
+    assert ours < 0 or int(done.stdout) != ours
+
+
 def test_it_ends_with_whoever_started_it(tmp_path: Path) -> None:
     place = confined_place(tmp_path)
     code = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
@@ -243,3 +278,24 @@ def confine(place: Path, code: str, user: str = DEFAULT_USER) -> subprocess.Comp
     return subprocess.run(
         command(place, code, user), capture_output=True, text=True, cwd=ROOT, timeout=120
     )
+
+
+def test_a_linked_copy_and_a_checkout(builder: BuildHost, project: Project, tmp_path: Path) -> None:
+    """Both at once: what is built is a checkout, into a copy of an environment."""
+    base = tmp_path / "ml-env"
+    uv = find_uv_bin()
+    subprocess.run([uv, "venv", "-q", "--python", "3.11", base], check=True)
+    install = [uv, "pip", "install", "-q", "--python", str(base / "bin/python")]
+    subprocess.run([*install, "setuptools", "wheel"], check=True)
+    before = builder.session.call("files.tree_digest", path=str(base))
+    owners = {path: path.lstat().st_uid for path in base.rglob("*")}
+    settings = {"source": {"path": str(project.folder)}, "compile_bytecode": False, "user": None}
+    done = builder.up(builder.wanted({**settings, "environment": "in-place", "base": str(base)}))
+    assert done["build"]["user"] == DEFAULT_USER
+    assert done["build"]["commit_imported"] == project.git("rev-parse", "HEAD")
+    assert builder.session.call("files.tree_digest", path=str(base)) == before
+    assert {path: path.lstat().st_uid for path in base.rglob("*")} == owners
+    copy = builder.environment(done["key"])
+    linked = next(copy.glob("lib/python3*/site-packages/wheel/__init__.py"))
+    assert linked.stat().st_nlink > 1
+    assert {path.lstat().st_uid for path in copy.rglob("*")} == {0}

@@ -56,10 +56,10 @@ POINTS = {
     "controller, starting the new": Point(controller, "launch: started"),
     "controller, awaiting the new": Point(controller, "ready: started"),
     "controller, judging the new": Point(controller, "acceptance: started"),
-    "controller, going back": Point(controller, "going back", STALE),
+    "controller, rolling back": Point(controller, "rolling back", STALE),
     "agent, stopping the old": Point(agent, "clean: started"),
     "agent, awaiting the new": Point(agent, "ready: started"),
-    "agent, going back": Point(agent, "going back", STALE),
+    "agent, rolling back": Point(agent, "rolling back", STALE),
     "the new server, judged": Point(server, "acceptance: started", closed_as="rolled-back"),
     "the old server, staging": Point(server, "drafter: started", closed_as="deployed"),
     "the new server's supervisor": Point(supervisor, "smoke: started", closed_as="deployed"),
@@ -119,7 +119,7 @@ def test_the_way_back_is_finished_before_the_failed_release_is_tried_again(
     served: ServedHost,
 ) -> None:
     old = served.up().hosts[0].release
-    hit(served, POINTS["controller, going back"])
+    hit(served, POINTS["controller, rolling back"])
     after = served.up(STALE, lock_wait=300.0)
     host = after.hosts[0]
     assert (after.outcome, after.exit_code) == ("rolled-back", 10)

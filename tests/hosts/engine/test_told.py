@@ -84,7 +84,7 @@ def test_damage_and_a_run_at_work_are_in_the_status(served: ServedHost) -> None:
         run.kill()
         run.communicate()
     assert "  build     its environment is DAMAGED: x.py is missing" in shown
-    assert "at work, or it died" in shown
+    assert "running, or it died" in shown
 
 
 def test_a_release_keeps_its_packages_when_it_is_launched_again(served: ServedHost) -> None:

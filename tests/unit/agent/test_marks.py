@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from deployctl.agent.processes.processes import carrying
-from deployctl.agent.supervision.server import _marked
+from deployctl.agent.processes.processes import members
 
 
 @pytest.mark.parametrize(("user", "ours"), [(None, True), (54321, False)])
@@ -20,7 +19,6 @@ def test_whose_process_carries_it(user: int | None, ours: bool) -> None:
         user=user,
     ) as child:
         assert child.stdout is not None and child.stdout.readline() == b"ready\n"
-        found = [stat.pid for stat in carrying(f"MARK_OF_TEST=m-{user}")]
+        found = [stat.pid for stat in members(f"MARK_OF_TEST=m-{user}")]
         assert (child.pid in found) is ours
-        assert _marked(child.pid, f"MARK_OF_TEST=m-{user}".encode()) is ours
         child.kill()

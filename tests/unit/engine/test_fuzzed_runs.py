@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,13 @@ import pytest
 from deployctl.config.loader import load_playbook
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.engine.inspect import status
 from deployctl.engine.run import connect, coordinator, plan
 from deployctl.engine.run.options import Options
 from deployctl.errors import HostError
-from deployctl.hosts.local import LocalTransport
+from deployctl.hosts import session as sessions
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps import registry
 from deployctl.steps.interface import Deployment
 from tests.unit.hosts.scripted_agent import HASTY, Message, ScriptedHost
@@ -40,7 +42,36 @@ PROFILE = Profile.model_validate(
         "serve": {"port": 1},
     }
 )
+LEDGER = [
+    {"kind": "begin", "run": "r1", "time": 1.0, "release": "a", "current": None, "pid": 1}
+    | {"user": "u", "from": "h", "playbook": "up", "profile_digest": "d"},
+    {"kind": "phase", "run": "r1", "time": 2.0, "release": "a", "phase": "staging"}
+    | {"changed": ["fetch"], "step": "launch", "why": ""},
+    {"kind": "end", "run": "r1", "time": 3.0, "release": "a", "outcome": "deployed"}
+    | {"changed": ["launch"], "failed": [], "error": None, "without_service": 1.0, "gaps": []}
+    | {"restored": None, "playbook": "up", "figures": {"tokens_per_second": 1.0}}
+    | {"verdicts": {"acceptance": {"verdict": "pass", "asked": "x", "process": {}, "time": 3}}},
+    {"kind": "begin", "run": "r2", "time": 4.0, "release": "b", "current": "a", "pid": 1}
+    | {"user": "u", "from": "h", "playbook": "up", "profile_digest": "d"},
+]
+RELEASES = {
+    "current": "a",
+    "previous": None,
+    "releases": {
+        "a": {"release": "a", "identity": {"environment": "e"}, "skip": [], "evidence": {}}
+        | {"wanted": {"name": "fuzzed"}, "profile_digest": "d", "time": 3.0}
+    },
+    "environments": {"e": {"key": "e", "evidence": {"build": {}, "verify": {}}, "knowledge": {}}},
+    "broken": {"e": ["x.py is missing"]},
+    "ledger": LEDGER,
+}
 WRITES = {"releases.lock": {"held": True}, "releases.record": {"recorded": True, "time": 1.0}}
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "units.state": {"name": "fuzzed"},
+    "network.listener": {"port": 1},
+    "files.read": {"path": "@/nothing"},
+}
+"""What `status` asks beyond a plan."""
 Answered = dict[str, dict[str, Any]]
 
 
@@ -65,7 +96,10 @@ def answered(playbook: Playbook, tmp_path_factory: pytest.TempPathFactory) -> An
                 if failed
                 else {"value": answer}
             )
-    return {**found, **{op: {"value": value} for op, value in WRITES.items()}}
+        for op, args in QUESTIONS.items():
+            found[op] = {"value": session.call(op, **args)}
+    told = {**WRITES, "releases.ledger": LEDGER, "releases.state": RELEASES}
+    return {**found, **{op: {"value": value} for op, value in told.items()}}
 
 
 class Liar:
@@ -88,7 +122,9 @@ class Liar:
         whole = {"id": message["id"], "results": results}
         for _ in range(EACH - 1):
             yield {"id": message["id"], "call": 0, "event": self._random.choice(({}, {"x": 1}))}
-        places = list(_places(results))
+        pairs = zip(results, message["calls"], strict=True)
+        typed = [result for result, call in pairs if call["op"] in vars(sessions)["RESULTS"]]
+        places = list(_places(typed)) or [(whole, "id")]
         for _ in range(self._random.randrange(1, 4)):
             holder, key = self._random.choice(places)
             if isinstance(holder, dict) and self._random.random() < 0.3:
@@ -103,7 +139,7 @@ class Liar:
         return found
 
 
-@pytest.fixture(params=["plan", "up"])
+@pytest.fixture(params=["plan", "up", "status", "history"])
 def command(
     request: pytest.FixtureRequest, playbook: Playbook, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
@@ -113,10 +149,15 @@ def command(
     def ends(liar: Liar) -> int:
         monkeypatch.setattr(connect, "transport", lambda host: ScriptedHost(liar.script))
         try:
-            if request.param == "plan":
-                coordinator.survey(PROFILE, playbook, Options())
-                return 0
-            return coordinator.run(PROFILE, playbook, Options()).exit_code
+            if request.param == "up":
+                return coordinator.run(PROFILE, playbook, Options()).exit_code
+            looks: dict[str, Callable[[], list[dict[str, Any]]]] = {
+                "plan": lambda: coordinator.survey(PROFILE, playbook, Options()),
+                "status": lambda: status.survey(PROFILE)["hosts"],
+                "history": lambda: status.ledger(PROFILE, 9)["hosts"],
+            }
+            (host,) = looks[request.param]()
+            return int(host["error"]["exit_code"]) if host.get("error") else 0
         except HostError as error:
             return error.exit_code
 
@@ -130,7 +171,7 @@ def test_every_run_ends(
     command: Any, answered: Answered, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    codes = [command(Liar(answered, seed, how)) for seed in range(RUNS // 4)]
+    codes = [command(Liar(answered, seed, how)) for seed in range(RUNS // 8)]
     tracebacks = [path.read_text("utf-8") for path in tmp_path.glob("*.traceback")]
     assert 1 not in codes, tracebacks[:1]
     if how == "noise":

@@ -46,10 +46,14 @@ def test_what_is_counted_at_the_door(unit: Any, said: Any, count: int | None) ->
 class Answers:
     """A session whose server answers these one after the other, and the last for ever."""
 
+    state = "running"
+
     def __init__(self, *said: dict[str, Any]) -> None:
         self.said, self.asked = list(said), list[str]()
 
     def call(self, op: str, **arguments: Any) -> Mapping[str, Any]:
+        if "url" not in arguments:
+            return {"state": self.state}
         self.asked.append(str(arguments["url"]).rpartition("/")[2])
         return self.said.pop(0) if len(self.said) > 1 else self.said[0]
 
@@ -93,3 +97,9 @@ def test_gauges_end_the_waiting_and_prove_nothing() -> None:
     assert drained(BLIND, -1, gauge(2))[0] == 2
     assert drained(BLIND, -1, answer("# nothing"))[0] is None
     assert drained(BLIND, -1, answer('vllm:num_requests_running{a="} x\n'))[0] is None
+
+
+def test_a_server_that_ended_meanwhile_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answers, "state", "exited")
+    left, session = drained(TRACKS, 60, *loads(3), answer("", None))
+    assert left is None and session.asked == ["load"] * 2

@@ -1,0 +1,72 @@
+"""What the supervisor of a job and that of a server have in common: how they are woken, what they
+start a program with, what they print, and where a log goes when the next one begins."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+from contextlib import suppress
+from typing import Dict, List, Mapping, Optional
+
+
+class Waker:
+    """Wakes a `select` when SIGTERM or SIGINT arrives, and remembers that it did."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._read, self._write = os.pipe()
+        for end in (self._read, self._write):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._write)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, frame: object) -> None:
+        self.stopped = True
+
+    def wait(self, seconds: float, fds: List[int]) -> List[int]:
+        """Those of `fds` that are ready, at the latest after `seconds` or a stop."""
+        ready, _, _ = select.select([self._read, *fds], [], [], max(0.0, seconds))
+        return [fd for fd in ready if fd != self._read]
+
+
+def environment(
+    env: Mapping[str, str], secrets: Optional[Mapping[str, str]], mark: str, value: str
+) -> Dict[str, str]:
+    """The whole environment of a supervised program; `mark` is the variable by which its processes
+    are known, whatever session they made."""
+    return {**env, **(secrets or {}), mark: value}
+
+
+def set_aside(log: str) -> None:
+    """Keep the last run's log as `LOG.1`, in place of the one before it."""
+    with suppress(FileNotFoundError):
+        os.replace(log, log + ".1")
+
+
+def lock(path: str) -> Optional[int]:
+    """Hold a lock until the descriptor is closed; None where somebody else holds it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def echo(data: bytes, patience: float = 1.0) -> int:
+    """Pass bytes on to our output; how many it took. One that is gone, or stands still for
+    `patience` seconds, takes no more."""
+    taken = 0
+    with suppress(OSError):
+        while taken < len(data) and select.select([], [1], [], patience)[1]:
+            taken += os.write(1, data[taken : taken + 65536])
+    return taken
+
+
+def say(text: str) -> None:
+    """A line of our own on our output, whatever the locale and however full the disk."""
+    echo((text + "\n").encode("utf-8", "surrogateescape"))
