@@ -73,6 +73,11 @@ class HostSettings(Settings):
     python: str = "python3"
     """The Python (3.9 or newer) that runs the agent; `python3` on `local` is deployctl's own."""
 
+    @property
+    def way(self) -> str:
+        """The key that says how it is reached; `hosts/ways` has a file for each."""
+        return next(key for (key,) in self.alternatives if getattr(self, key))
+
     @model_validator(mode="after")
     def _one_way_in(self) -> Self:
         ways = [self.local, self.ssh is not None, self.container is not None]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+
 from deployctl.config.host import HostSettings
-from deployctl.hosts.container import ContainerTransport
+from deployctl.hosts import ways
 from deployctl.hosts.interface import Transport
-from deployctl.hosts.local import LocalTransport
+
+Way = Callable[[HostSettings, Callable[[HostSettings], Transport]], Transport]
 
 
 def transport(host: HostSettings) -> Transport:
     """The way to a host; nothing is connected yet."""
-    if host.ssh is not None:
-        # Fabric and paramiko take a third of a second to import; a local host needs neither.
-        from deployctl.hosts.ssh import SshTransport
+    way: Way = _file(host).way
+    return way(host, transport)
 
-        return SshTransport(host.name, host.ssh)
-    if host.container is not None and host.node is not None:
-        return ContainerTransport(host.name, host.container, transport(host.node))
-    return LocalTransport(host.name)
+
+def bulk_transport(host: HostSettings) -> Transport:
+    """The way to a host for many bytes: `bulk_way`, where its file has one."""
+    file = _file(host)
+    way: Way = getattr(file, "bulk_way", file.way)
+    return way(host, bulk_transport)
 
 
 def node_transport(host: HostSettings) -> Transport | None:
@@ -25,14 +31,6 @@ def node_transport(host: HostSettings) -> Transport | None:
     return None if host.node is None else transport(host.node)
 
 
-def bulk_transport(host: HostSettings) -> Transport:
-    """The way to a host for many bytes: by the `ssh` program, a process of its own for each
-    connection, which moves twice as much as paramiko does."""
-    if host.ssh is not None:
-        from deployctl.hosts.ssh_config import resolve
-        from deployctl.hosts.ssh_program import SshProgram
-
-        return SshProgram(host.name, host.ssh, resolve(host.name, host.ssh).options)
-    if host.container is not None and host.node is not None:
-        return ContainerTransport(host.name, host.container, bulk_transport(host.node))
-    return LocalTransport(host.name)
+def _file(host: HostSettings) -> ModuleType:
+    # Fabric and paramiko take a third of a second to import; a local host needs neither.
+    return importlib.import_module(f"{ways.__name__}.{host.way}")

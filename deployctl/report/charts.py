@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from xml.etree import ElementTree
+
+from markupsafe import Markup
 
 from deployctl.report.markup import Child, Node, element
 
@@ -27,6 +30,11 @@ class Mark:
     kind: str
     low: float | None = None
     high: float | None = None
+
+
+def markup(chart: Node) -> Markup:
+    """A chart as it stands in a page."""
+    return Markup(ElementTree.tostring(chart, encoding="unicode", method="html"))
 
 
 def positions(

@@ -1,4 +1,4 @@
-"""Elements of a page, built as a tree: text is escaped where it is written, never by hand."""
+"""Elements of a chart, built as a tree: text is escaped where it is written, never by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from deployctl.report import printable
 
 Node = ElementTree.Element
 Child = Node | str | None
-VOID = {"meta", "br", "hr"}
 
 
 def element(tag: str, /, *children: Child | Iterable[Child], **attributes: object) -> Node:
@@ -24,22 +23,6 @@ def element(tag: str, /, *children: Child | Iterable[Child], **attributes: objec
     for child in _flat(children):
         _append(node, child)
     return node
-
-
-def document(title: str, style: str, *body: Child | Iterable[Child]) -> str:
-    """A whole page without a script and without anything from elsewhere."""
-    sheet = element("style")
-    sheet.text = style
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        sheet,
-    )
-    root = element("html", head, element("body", *body), lang="en")
-    return "<!doctype html>\n" + ElementTree.tostring(root, encoding="unicode", method="html")
 
 
 def _text(value: object) -> str:

@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from deployctl.report import charts, page_parts
-from deployctl.report.markup import Child, Node, document, element
-from deployctl.report.outcomes import meaning, remarks
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from deployctl.report import charts, page_parts, printable
+from deployctl.report.outcomes import drifted, meaning, remarks
+from deployctl.report.page_parts import Table
 from deployctl.steps.acceptance import AcceptanceStep
 from deployctl.steps.bench import BenchStep
 from deployctl.steps.lossless import LosslessStep
@@ -32,130 +35,106 @@ RUNS_SHOWN = 20
 
 def page(report: Report, history: Sequence[Report] = ()) -> str:
     """The page of a report; `history` are reports of earlier runs, oldest first."""
-    style = files("deployctl.report").joinpath("page.css").read_text("utf-8")
-    title = f"{report['profile']}: {report['outcome']}"
-    return document(
-        f"{title} (deployctl run {report['run']})",
-        style,
-        element(
-            "main",
-            _verdict(report),
-            [_host(host) for host in report["hosts"]],
-            _history(report, history),
-            _provenance(report),
-        ),
-    )
-
-
-def _verdict(report: Report) -> Node:
-    """The run in one line, and what each host's gate measured."""
-    tone = TONES.get(report["outcome"], "unsure")
-    lines: list[Child] = [
-        element("p", f"{host['host']}: {line}")
-        for host in report["hosts"]
-        if (line := page_parts.headline(host))
-    ]
+    package = __name__.rpartition(".")[0]
+    template = Environment(
+        loader=PackageLoader(package, ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("page.html.j2")
+    title = f"{report['profile']}: {report['outcome']} (deployctl run {report['run']})"
     when = f"{report['playbook']}, {report['started']}, {report['seconds']:.1f} s"
-    return element(
-        "header",
-        element("h1", f"{report['profile']}: {meaning(report)}"),
-        lines,
-        element("p", f"run {report['run']}, {when}, exit {report['exit_code']}", class_="soft"),
-        class_=f"verdict {tone}",
+    lines = [(host["host"], page_parts.headline(host)) for host in report["hosts"]]
+    return template.render(
+        title=title,
+        style=Markup(files(package).joinpath("page.css").read_text("utf-8")),
+        tone=TONES.get(report["outcome"], "unsure"),
+        profile=report["profile"],
+        meaning=meaning(report),
+        lines=[f"{name}: {line}" for name, line in lines if line],
+        run=f"run {report['run']}, {when}, exit {report['exit_code']}",
+        hosts=[_host(host) for host in report["hosts"]],
+        schema=report["schema"],
+        **_history(report, history),
     )
 
 
-def _host(host: Mapping[str, Any]) -> Node:
+def _printable(value: object) -> object:
+    return value if isinstance(value, Markup) else printable.block(str(value))
+
+
+def _host(host: Mapping[str, Any]) -> dict[str, Any]:
     steps = {step["step"]: step for step in host["steps"]}
     acceptance = page_parts.evidence_of(steps, AcceptanceStep)
-    return element(
-        "section",
-        element("h2", f"Host {host['host']}"),
-        element("p", page_parts.releases(host), class_="soft"),
-        page_parts.failures(host),
-        _remarks(host),
-        _acceptance(acceptance, host["host"]) if acceptance.get("verdict") else None,
-        page_parts.smoke(page_parts.evidence_of(steps, SmokeStep)),
-        page_parts.lossless(page_parts.evidence_of(steps, LosslessStep)),
-        page_parts.bench(page_parts.evidence_of(steps, BenchStep)),
-        _steps(host),
-        page_parts.config(steps),
-        page_parts.fixes(steps),
-        page_parts.versions(steps, acceptance),
-        class_="card",
-    )
-
-
-def _remarks(host: Mapping[str, Any]) -> list[Child]:
-    found = [[step["step"], remark] for step in host["steps"] for remark in remarks(step)]
-    if not found:
-        return []
-    return [element("h3", "Warnings"), page_parts.table(["step", "what"], found)]
-
-
-def _acceptance(evidence: Mapping[str, Any], host: str) -> list[Child]:
-    rates = evidence.get("per_position") or []
-    length = evidence.get("mean_acceptance_length")
-    parts: list[Child] = [
-        element("h3", "Acceptance of the drafter"),
-        element("p", f"{evidence['verdict']}: {'; '.join(evidence.get('reasons') or ())}"),
-        page_parts.figures(evidence),
+    smoke = page_parts.evidence_of(steps, SmokeStep)
+    warned = [[step["step"], remark] for step in host["steps"] for remark in remarks(step)]
+    rows = [
+        [step["step"], step["status"], f"{step['seconds']:.1f} s", step.get("reason", "")]
+        for step in host["steps"]
     ]
+    return {
+        "name": host["host"],
+        "releases": page_parts.releases(host),
+        "way_back": host.get("way_back_error"),
+        "error": host.get("error"),
+        "drift": [*dict.fromkeys(text for step in host["steps"] if (text := drifted(step)))],
+        "remarks": Table("Warnings", ["step", "what"], warned) if warned else None,
+        "acceptance": _acceptance(acceptance, host["host"]) if acceptance.get("verdict") else None,
+        "smoke": page_parts.smoke(smoke),
+        "answers": page_parts.answers(smoke),
+        "lossless": page_parts.lossless(page_parts.evidence_of(steps, LosslessStep)),
+        "bench": page_parts.bench(page_parts.evidence_of(steps, BenchStep)),
+        "timeline": charts.markup(charts.timeline(host["steps"], host["host"])),
+        # Again as a table, for those who do not see it.
+        "steps": Table("Steps", ["step", "status", "time", "why"], rows),
+        "tables": [
+            *page_parts.config(steps),
+            page_parts.fixes(steps),
+            page_parts.versions(steps, acceptance),
+        ],
+    }
+
+
+def _acceptance(evidence: Mapping[str, Any], host: str) -> dict[str, Any]:
+    rates = evidence.get("per_position") or []
     last_good = evidence.get("last_good") or {}
+    drawn: list[tuple[Markup, str]] = []
     if rates:
         caption = "Share of drafts whose token at this position was accepted."
         if last_good:
             caption += f" Dashed: the last good release, {last_good['release']}."
         chart = charts.positions(rates, last_good.get("per_position") or (), host)
-        parts.append(element("figure", chart, element("figcaption", caption)))
-    if length is not None:
+        drawn.append((charts.markup(chart), caption))
+    if evidence.get("mean_acceptance_length") is not None:
         marks = page_parts.marks(evidence)
         most = max(len(rates) + 1.0, *(mark.value for mark in marks), 2.0)
         floor = (evidence.get("gate") or {}).get("floor")
-        caption = "Ours with its interval; dashed: the floor of the gate."
         chart = charts.lengths(marks, floor, most)
-        parts.append(element("figure", chart, element("figcaption", caption)))
-    return [*parts, page_parts.references(evidence), *page_parts.diagnosis(evidence)]
+        caption = "Ours with its interval; dashed: the floor of the gate."
+        drawn.append((charts.markup(chart), caption))
+    return {
+        "verdict": f"{evidence['verdict']}: {'; '.join(evidence.get('reasons') or ())}",
+        "figures": page_parts.figures(evidence),
+        "charts": drawn,
+        "references": page_parts.references(evidence),
+        "diagnosis": page_parts.diagnosis(evidence),
+    }
 
 
-def _steps(host: Mapping[str, Any]) -> list[Child]:
-    """The steps as a timeline, and again as a table for those who do not see it."""
-    rows = [
-        [step["step"], step["status"], f"{step['seconds']:.1f} s", step.get("reason", "")]
-        for step in host["steps"]
-    ]
-    return [
-        element("h3", "Steps"),
-        element("figure", charts.timeline(host["steps"], host["host"])),
-        element(
-            "details",
-            element("summary", "Steps as a table"),
-            page_parts.table(["step", "status", "time", "why"], rows),
-        ),
-    ]
-
-
-def _history(report: Report, history: Sequence[Report]) -> Node | None:
+def _history(report: Report, history: Sequence[Report]) -> dict[str, Any]:
     runs = [page_parts.past(one) for one in [*history, report]][-RUNS_SHOWN:]
     if len(runs) < 2:
-        return None
+        return {"history": None, "history_chart": None}
     rows = [
         [run["run"], run["playbook"], run["outcome"], run["verdict"], page_parts.two(run["length"])]
         for run in reversed(runs)
     ]
     most = max((run["most"] for run in runs), default=2.0)
-    drawn = charts.history(runs, most) if any(run["length"] for run in runs) else None
-    return element(
-        "section",
-        element("h2", "Last runs"),
-        element("figure", drawn) if drawn is not None else None,
-        page_parts.table(["run", "playbook", "outcome", AcceptanceStep.name, "length"], rows),
-        class_="card",
-    )
-
-
-def _provenance(report: Report) -> Node:
-    return element(
-        "footer",
-        element("p", f"generated by deployctl from {report['schema']}", class_="soft"),
-    )
+    measured = any(run["length"] for run in runs)
+    head = ["run", "playbook", "outcome", AcceptanceStep.name, "length"]
+    return {
+        "history": Table("Last runs", head, rows),
+        "history_chart": charts.markup(charts.history(runs, most)) if measured else None,
+    }

@@ -1,14 +1,14 @@
-"""Parts of a report's page that need no chart: figures, tables, failures, configuration."""
+"""What a report's page shows beside its charts, as data for its template."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from deployctl.report.charts import Mark
-from deployctl.report.markup import Child, Node, element
-from deployctl.report.outcomes import drifted, gap
+from deployctl.report.outcomes import gap
 from deployctl.steps.acceptance import AcceptanceStep
 from deployctl.steps.build import BuildStep
 from deployctl.steps.drafter import DrafterStep
@@ -17,6 +17,15 @@ from deployctl.steps.verify import VerifyStep
 
 Entry = Mapping[str, Any]
 """A step's entry in a report."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its title."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 def evidence_of(steps: Mapping[str, Entry], step: type[Step]) -> Mapping[str, Any]:
@@ -49,28 +58,7 @@ def releases(host: Mapping[str, Any]) -> str:
     return f"release {host.get('release') or 'unknown'}{before}{restored}{away}"
 
 
-def failures(host: Mapping[str, Any]) -> list[Child]:
-    """What failed, what failed in the rollback (then nothing serves), and what has drifted."""
-    rollback = _failure(host.get("way_back_error"), "Rollback failed: ")
-    drift = {text: None for step in host["steps"] if (text := drifted(step))}
-    told = [element("p", element("strong", text), class_="verdict unsure") for text in drift]
-    return [rollback, _failure(host.get("error")), *told]
-
-
-def _failure(error: Mapping[str, str] | None, title: str = "") -> Node | None:
-    """A failure with the remote's own words, and what to do next."""
-    if not error:
-        return None
-    return element(
-        "div",
-        element("p", element("strong", f"{title}{error['what']}")),
-        element("pre", error["why"]) if error["why"] else None,
-        element("p", f"Next: {error['next']}") if error["next"] else None,
-        class_="verdict bad",
-    )
-
-
-def figures(evidence: Mapping[str, Any]) -> Node:
+def figures(evidence: Mapping[str, Any]) -> dict[str, str]:
     """The figures of acceptance that people ask for first."""
     interval = evidence.get("interval")
     span = "unknown"
@@ -78,7 +66,7 @@ def figures(evidence: Mapping[str, Any]) -> Node:
         confidence = f"{100 * interval['confidence']:.3g}%"
         span = f"{interval['low']:.2f} to {interval['high']:.2f} at {confidence}"
     other = evidence.get("other_traffic") or {}
-    listed = {
+    return {
         "mean acceptance length": two(evidence.get("mean_acceptance_length")),
         "interval": span,
         "acceptance rate": percent(evidence.get("acceptance_rate")),
@@ -86,14 +74,6 @@ def figures(evidence: Mapping[str, Any]) -> Node:
         "requests": shown(evidence.get("requests")),
         "other traffic": f"{other['tokens']} tokens" if other.get("tokens") else "none seen",
     }
-    return element(
-        "dl",
-        [
-            element("div", element("dt", name), element("dd", value))
-            for name, value in listed.items()
-        ],
-        class_="figures",
-    )
 
 
 def marks(evidence: Mapping[str, Any]) -> list[Mark]:
@@ -111,78 +91,61 @@ def marks(evidence: Mapping[str, Any]) -> list[Mark]:
     return made
 
 
-def references(evidence: Mapping[str, Any]) -> Node | None:
+def references(evidence: Mapping[str, Any]) -> list[str]:
     """Published figures with their sources; they are others' and not ours."""
     listed = evidence.get("references") or []
-    if not listed:
-        return None
-    return element(
-        "p",
-        "Published, not measured here: ",
-        "; ".join(
-            f"[{number}] {one['mean_acceptance_length']:.2f}, {one['source']}"
-            for number, one in enumerate(listed, 1)
-        ),
-        class_="soft",
-    )
+    return [
+        f"[{number}] {one['mean_acceptance_length']:.2f}, {one['source']}"
+        for number, one in enumerate(listed, 1)
+    ]
 
 
-def diagnosis(evidence: Mapping[str, Any]) -> list[Child]:
+def diagnosis(evidence: Mapping[str, Any]) -> Table | None:
     """Likely causes of a bad acceptance, each with the result of its check."""
     causes = evidence.get("diagnosis") or []
-    if not causes:
-        return []
     rows = [[one["result"], one["cause"], one["reason"]] for one in causes]
-    return [element("h3", "Diagnosis"), table(["check", "cause", "reason"], rows)]
+    return Table("Diagnosis", ["check", "cause", "reason"], rows) if rows else None
 
 
-def smoke(evidence: Mapping[str, Any]) -> list[Child]:
-    """Each smoke request, its verdict and its pace; the answers folded away."""
-    checks = evidence.get("checks") or []
-    if not checks:
-        return []
+def smoke(evidence: Mapping[str, Any]) -> Table | None:
+    """Each smoke request, its verdict and its pace."""
     rows = []
-    answers: list[Child] = []
-    for check in checks:
+    for check in evidence.get("checks") or []:
         result = check["result"]
         said = "; ".join([*result["problems"], *result["notes"]])
         pace = result.get("tokens_per_second")
         speed = "" if pace is None else f"{pace:.0f} tokens/s"
         rows.append([check["name"], result["verdict"], speed, said])
-        if result.get("content"):
-            answers.append(
-                element(
-                    "details",
-                    element("summary", f"Answer to {check['name']}"),
-                    element("pre", result["content"]),
-                )
-            )
-    head = ["request", "verdict", "speed", "remarks"]
-    return [element("h3", "Smoke"), table(head, rows), *answers]
+    return Table("Smoke", ["request", "verdict", "speed", "remarks"], rows) if rows else None
 
 
-def lossless(evidence: Mapping[str, Any]) -> list[Child]:
+def answers(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was answered to each smoke request."""
+    found = ((check["name"], check["result"]) for check in evidence.get("checks") or [])
+    return [(name, result["content"]) for name, result in found if result.get("content")]
+
+
+def lossless(evidence: Mapping[str, Any]) -> dict[str, Any] | None:
     """Answers with and without speculation, and where they part."""
     if not evidence:
-        return []
+        return None
     said = f"{evidence['identical']} of {evidence['compared']} answers are the same"
-    parts: list[Child] = [
-        element("h3", "Answers with and without speculation"),
-        element("p", f"{evidence['verdict']}: {said}, {evidence['tokens']} tokens."),
-    ]
-    first = evidence.get("first_difference")
+    first, rows = evidence.get("first_difference"), []
     if first:
         where = f"{first['unit']} {first['at']} of prompt {first['prompt']}"
         rows = [[where, first["speculative"], first["plain"]]]
-        parts.append(table(["first difference", "with", "without"], rows))
-        parts.append(element("p", evidence["caveat"], class_="soft"))
-    return parts
+    return {
+        "verdict": f"{evidence['verdict']}: {said}, {evidence['tokens']} tokens.",
+        "head": ["first difference", "with", "without"],
+        "rows": rows,
+        "caveat": evidence.get("caveat"),
+    }
 
 
-def bench(evidence: Mapping[str, Any]) -> list[Child]:
+def bench(evidence: Mapping[str, Any]) -> Table | None:
     """Speed by concurrency, with speculation and without, beside acceptance."""
     if not evidence:
-        return []
+        return None
     slow = {level["concurrency"]: level for level in evidence.get("plain") or ()}
     gain = {one["concurrency"]: one["speed_up"] for one in evidence.get("speed_up") or ()}
     rows = []
@@ -200,37 +163,34 @@ def bench(evidence: Mapping[str, Any]) -> list[Child]:
             ]
         )
     head = ["at once", "tokens/s", "without", "times", "first token", "per token", "length"]
-    return [element("h3", "Speed"), table(head, rows)]
+    return Table("Speed", head, rows)
 
 
 def _milliseconds(spread: Mapping[str, float] | None) -> str:
     return "unknown" if spread is None else f"{spread['p50'] * 1000:.1f} ms"
 
 
-def config(steps: Mapping[str, Entry]) -> list[Child]:
+def config(steps: Mapping[str, Entry]) -> list[Table]:
     """What was changed in the drafter's config.json, old beside new."""
     changed = evidence_of(steps, DrafterStep).get("changed") or []
     wrong = evidence_of(steps, AcceptanceStep).get("config_differences") or []
-    parts: list[Child] = []
-    if changed:
-        rows = [[one["key"], as_json(one["old"]), as_json(one["new"])] for one in changed]
-        parts += [element("h3", "Drafter config"), table(["key", "was", "is"], rows)]
-    if wrong:
-        rows = [[one["key"], as_json(one["actual"]), as_json(one["wanted"])] for one in wrong]
-        parts += [element("h3", "Drafter config in use"), table(["key", "is", "wanted"], rows)]
-    return parts
+    made = [[one["key"], as_json(one["old"]), as_json(one["new"])] for one in changed]
+    used = [[one["key"], as_json(one["actual"]), as_json(one["wanted"])] for one in wrong]
+    tables = [
+        Table("Drafter config", ["key", "was", "is"], made),
+        Table("Drafter config in use", ["key", "is", "wanted"], used),
+    ]
+    return [table for table in tables if table.rows]
 
 
-def fixes(steps: Mapping[str, Entry]) -> list[Child]:
+def fixes(steps: Mapping[str, Entry]) -> Table | None:
     """Known defects of vLLM and whether this build has their fixes."""
     found = evidence_of(steps, VerifyStep).get("fixes") or []
-    if not found:
-        return []
     rows = [[one["fix"], one["verdict"]] for one in found]
-    return [element("h3", "Fixes"), table(["fix", "in this build"], rows)]
+    return Table("Fixes", ["fix", "in this build"], rows) if rows else None
 
 
-def versions(steps: Mapping[str, Entry], acceptance: Mapping[str, Any]) -> list[Child]:
+def versions(steps: Mapping[str, Entry], acceptance: Mapping[str, Any]) -> Table | None:
     """What was asked for, installed and answering."""
     build = evidence_of(steps, BuildStep)
     server = acceptance.get("server") or {}
@@ -244,7 +204,7 @@ def versions(steps: Mapping[str, Entry], acceptance: Mapping[str, Any]) -> list[
         "model runner": server.get("runner"),
     }
     rows = [[name, str(value)] for name, value in named.items() if value is not None]
-    return [element("h3", "Versions"), table(["what", "value"], rows)] if rows else []
+    return Table("Versions", ["what", "value"], rows) if rows else None
 
 
 def past(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,20 +219,6 @@ def past(report: Mapping[str, Any]) -> dict[str, Any]:
                 found["most"] = len(evidence.get("per_position") or ()) + 1.0
     names = ("run", "playbook", "outcome")
     return found | {name: str(report.get(name, "")) for name in names}
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Node:
-    """A table that scrolls by itself where it is too wide."""
-    body = [element("tr", [element("td", cell) for cell in row]) for row in rows]
-    return element(
-        "div",
-        element(
-            "table",
-            element("thead", element("tr", [element("th", name, scope="col") for name in head])),
-            element("tbody", body),
-        ),
-        class_="scroll",
-    )
 
 
 def two(value: float | None) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 from deployctl.config.profile import Profile
 from deployctl.errors import RemoteError
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps.build import BuildStep
 from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step, Unknown
 from deployctl.steps.release import release_paths

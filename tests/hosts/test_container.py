@@ -13,12 +13,12 @@ import pytest
 
 from deployctl.config.host import ContainerSettings, HostSettings, SshSettings
 from deployctl.errors import HostError, NoPython, Unreachable
-from deployctl.hosts.container import ContainerTransport
 from deployctl.hosts.interface import Ending
 from deployctl.hosts.session import Limits, Session
-from deployctl.hosts.ssh import SshTransport
 from deployctl.hosts.transports import node_transport, transport
 from deployctl.hosts.tunnel import Tunnel
+from deployctl.hosts.ways.container import ContainerTransport
+from deployctl.hosts.ways.ssh import SshTransport
 from tests.hosts.builds.waiting import until
 from tests.hosts.lab.network import Lab
 

@@ -19,8 +19,8 @@ from deployctl.engine.schedule import entries, scheduled_run
 from deployctl.engine.schedule.entries import Entry
 from deployctl.errors import DeployError, HostError, RemoteError
 from deployctl.hosts.bundle import bundle
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.builds.waiting import until
 from tests.hosts.full_disk import fill, read_only, small_disk
 from tests.hosts.lab.processes import is_alive

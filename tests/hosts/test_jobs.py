@@ -14,8 +14,8 @@ import pytest
 
 from deployctl.agent.processes.processes import read_stat
 from deployctl.errors import ConnectionLost, RemoteError
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.waiting import until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deployctl.engine.ledger.garbage import doomed
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 
 
 @pytest.fixture

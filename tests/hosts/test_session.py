@@ -19,7 +19,7 @@ from tests.hosts.lab.stand_in import refusal, start
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents that hang are killed sooner than a user's would be."""
-    monkeypatch.setattr("deployctl.hosts.local.CLOSE_LIMIT", 0.3)
+    monkeypatch.setattr("deployctl.hosts.ways.local.CLOSE_LIMIT", 0.3)
 
 
 @pytest.fixture

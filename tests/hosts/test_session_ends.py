@@ -14,8 +14,8 @@ import pytest
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts.interface import Ending
 from deployctl.hosts.link import Link
-from deployctl.hosts.local import LocalChannel
 from deployctl.hosts.session import Limits, Session
+from deployctl.hosts.ways.local import LocalChannel
 from tests.hosts.lab import processes
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.stand_in import PATIENT, QUICK, StandInHost, start
@@ -24,7 +24,7 @@ from tests.hosts.lab.stand_in import PATIENT, QUICK, StandInHost, start
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents that hang are killed sooner than a user's would be."""
-    monkeypatch.setattr("deployctl.hosts.local.CLOSE_LIMIT", 0.3)
+    monkeypatch.setattr("deployctl.hosts.ways.local.CLOSE_LIMIT", 0.3)
 
 
 @pytest.fixture

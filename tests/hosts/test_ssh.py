@@ -13,9 +13,9 @@ import pytest
 from deployctl.config.host import HostSettings, SshSettings
 from deployctl.errors import ConnectionLost, NoPython, Unreachable
 from deployctl.hosts.session import Session
-from deployctl.hosts.ssh import SshTransport
 from deployctl.hosts.transports import transport
 from deployctl.hosts.tunnel import Tunnel
+from deployctl.hosts.ways.ssh import SshTransport
 from tests.hosts.lab import processes
 from tests.hosts.lab.reach import everything, reach
 from tests.hosts.lab.sshd import Sshd
@@ -33,7 +33,7 @@ class TestWhatGoesThrough:
     def test_a_session_is_closed_when_its_agent_has_left(
         self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("deployctl.hosts.ssh.CLOSE_LIMIT", 60.0)
+        monkeypatch.setattr("deployctl.hosts.ways.ssh.CLOSE_LIMIT", 60.0)
         host = HostSettings(**sshd.host_settings(), root=str(tmp_path))
         with Session(transport(host), root=host.root) as session:
             slow = session.agent["pid"]

@@ -13,8 +13,8 @@ import pytest
 from deployctl.config.host import HostSettings, SshSettings
 from deployctl.errors import AccessRefused, ConnectionLost, HostError, UnknownHostKey, Unreachable
 from deployctl.hosts.session import Session
-from deployctl.hosts.ssh import SshTransport
 from deployctl.hosts.transports import transport
+from deployctl.hosts.ways.ssh import SshTransport
 from tests.hosts.lab import processes
 from tests.hosts.lab.reach import everything, refusal
 from tests.hosts.lab.sshd import Sshd, make_key

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.hosts.tunnel import Tunnel
+from deployctl.hosts.ways.local import LocalTransport
 
 BIG = bytes(range(256)) * 20_000
 

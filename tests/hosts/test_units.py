@@ -16,9 +16,9 @@ import pytest
 
 from deployctl.config.host import HostSettings
 from deployctl.errors import RemoteError
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
 from deployctl.hosts.transports import transport
+from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.lab.processes import is_alive, send
 from tests.hosts.lab.sshd import Sshd
 

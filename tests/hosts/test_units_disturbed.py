@@ -17,8 +17,8 @@ import pytest
 from deployctl.agent.supervision.server import identity
 from deployctl.errors import RemoteError
 from deployctl.hosts.bundle import bundle
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.builds.waiting import until
 from tests.hosts.lab.processes import is_alive
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.vllm.client import load
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.prompt_sets import Prompt

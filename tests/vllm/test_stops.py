@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from deployctl.agent.wire.answers import Requests
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps.servers.stopping import stop_named
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.answers import Answer

@@ -17,9 +17,9 @@ from deployctl.engine.run.next_steps import with_profile
 from deployctl.engine.run.plan import ask, questions, unanswered
 from deployctl.engine.strategies import slots
 from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed, UsageError
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.operations import files
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
 from deployctl.steps.facts import RELEASES, VIEWS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from secrets import token_hex
 from typing import Any
@@ -129,7 +129,7 @@ def _wait(context: Context, step: str, name: str, client: Client) -> None:
 
 def _why(context: Context, name: str) -> str:
     try:
-        log: Mapping[str, Any] = context.session.call(units.log, name=name, offset=-65536)
+        log = context.session.call(units.log, name=name, offset=-65536)
     except RemoteError as error:
         return str(error)
     found = explain(log["text"])

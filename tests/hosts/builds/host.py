@@ -11,8 +11,8 @@ from typing import Any
 from deployctl.config.build import BuildSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import RemoteError
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps.build import BuildStep, environment_key
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Context, Deployment, Plan, Step, Unknown

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from deployctl.hosts.interface import Ending
-from deployctl.hosts.local import LocalChannel
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalChannel
 from tests.hosts.gpu.machine import GpuMachine
 
 pytestmark = pytest.mark.lab

@@ -12,7 +12,7 @@ import pytest
 from deployctl.config.host import SshSettings
 from deployctl.errors import HostError
 from deployctl.hosts.interface import Channel
-from deployctl.hosts.ssh import SshTransport
+from deployctl.hosts.ways.ssh import SshTransport
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.sshd import Sshd
 

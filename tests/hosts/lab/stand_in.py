@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deployctl.errors import HostError
-from deployctl.hosts.local import LocalChannel, LocalTransport
 from deployctl.hosts.session import Limits, Session
+from deployctl.hosts.ways.local import LocalChannel, LocalTransport
 from tests.hosts.lab.namespaces import wait_for
 
 QUICK = Limits(start=60, ping=0.1, dead=3, silence=60)

@@ -22,8 +22,8 @@ from deployctl.engine.run import connect, coordinator, plan
 from deployctl.engine.run.options import Options
 from deployctl.errors import HostError
 from deployctl.hosts import session as sessions
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from deployctl.steps import registry
 from deployctl.steps.interface import Deployment
 from tests.unit.hosts.scripted_agent import HASTY, Message, ScriptedHost

@@ -6,8 +6,8 @@ import pytest
 
 from deployctl.config.host import ContainerSettings
 from deployctl.errors import HostError
-from deployctl.hosts.container import CLEAN, ContainerTransport
 from deployctl.hosts.interface import Ending
+from deployctl.hosts.ways.container import CLEAN, ContainerTransport
 
 
 class StandInChannel:

@@ -12,8 +12,8 @@ import pytest
 
 from deployctl.agent.build import build_tasks
 from deployctl.engine.schedule import entries
-from deployctl.hosts.local import LocalTransport
 from deployctl.hosts.session import Session
+from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.lab.stand_in import start
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from deployctl.config.host import SshSettings
 from deployctl.errors import AccessRefused, ChangedHostKey, HostError, UnknownHostKey, Unreachable
 from deployctl.hosts import ssh_options
 from deployctl.hosts.ssh_config import defaults, parse
-from deployctl.hosts.ssh_program import command, failure
+from deployctl.hosts.ways.ssh_program import command, failure
 
 
 def judged(*lines: str) -> list[ssh_options.Judged]:

@@ -10,7 +10,7 @@ from deployctl.config.host import SshSettings
 from deployctl.errors import AccessRefused, HostError, Unreachable
 from deployctl.hosts import ssh_keys, ssh_options
 from deployctl.hosts.ssh_config import endpoint, parse
-from deployctl.hosts.ssh_program import failure
+from deployctl.hosts.ways.ssh_program import failure
 
 ENDED = "kex_exchange_identification: Connection closed by remote host\r\n"
 NOBODY = "Connection closed by UNKNOWN port 65535\r\n"

@@ -9,8 +9,8 @@ import paramiko
 import pytest
 
 from deployctl.config.host import SshSettings
-from deployctl.hosts import ssh
 from deployctl.hosts.ssh_config import Endpoint
+from deployctl.hosts.ways import ssh
 
 
 def test_no_weak_algorithm_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:

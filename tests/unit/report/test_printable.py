@@ -14,8 +14,10 @@ import deployctl
 from deployctl.cli import app, output
 from deployctl.engine.run import events
 from deployctl.errors import HostError
-from deployctl.report import markup, printable
+from deployctl.report import printable
+from deployctl.report.page import page
 from deployctl.report.terminal import Plain, listener
+from tests.unit.report import documents
 
 HOSTILE = "x\n\x1b[2Jerror: forged\r\x9b1A\u202eevil\u2066\u2028\x7f\ud800\U000e0041"
 SHOWN = (
@@ -83,8 +85,12 @@ def test_a_failure_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_page_holds_no_control_either() -> None:
-    page = markup.document(HOSTILE, "", markup.element("p", HOSTILE, title=HOSTILE))
-    assert all(c.isprintable() or c == "\n" for c in page)
+    made = documents.failed()
+    (host,) = made["hosts"]
+    host["error"] = {"what": HOSTILE, "why": HOSTILE, "next": HOSTILE}
+    host["steps"][0]["step"] = HOSTILE
+    text = page({**made, "profile": HOSTILE, "playbook": HOSTILE}, [made])
+    assert "\\u202e" in text and all(c.isprintable() or c == "\n" for c in text)
 
 
 def test_one_place_prints() -> None:

@@ -19,14 +19,14 @@ import paramiko
 from fabric import Config, Connection
 from paramiko.ssh_exception import IncompatiblePeer, NoValidConnectionsError
 
-from deployctl.config.host import SshSettings
+from deployctl.config.host import HostSettings, SshSettings
 from deployctl.errors import HostError, Unreachable
 from deployctl.hosts import known_hosts, ssh_options
 from deployctl.hosts.hops import JumpChannel, ProxyProcess
 from deployctl.hosts.interface import Channel, Ending
 from deployctl.hosts.ssh_config import Endpoint, defaults, hop, resolve
 from deployctl.hosts.ssh_keys import UserKeys
-from deployctl.hosts.ssh_program import FIRST, SshProgram
+from deployctl.hosts.ways.ssh_program import FIRST, SshProgram
 
 # Without any handler, logging would write paramiko's tracebacks into the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -38,6 +38,19 @@ MOST_HOPS = 8
 
 WEAK = ("3des", "md5", "arcfour", "blowfish", "-96", "group1-")
 """Parts of the names of algorithms that paramiko offers and OpenSSH no longer does."""
+
+
+def way(host: HostSettings, reach: object) -> SshTransport:
+    """The way to a machine by SSH."""
+    assert host.ssh is not None, "it is reached by SSH"
+    return SshTransport(host.name, host.ssh)
+
+
+def bulk_way(host: HostSettings, reach: object) -> SshProgram:
+    """The same for many bytes: the `ssh` program, a process of its own for each connection, moves
+    twice as much as paramiko does."""
+    assert host.ssh is not None, "it is reached by SSH"
+    return SshProgram(host.name, host.ssh, resolve(host.name, host.ssh).options)
 
 
 class SshTransport:

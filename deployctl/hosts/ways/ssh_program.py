@@ -22,7 +22,7 @@ from deployctl.errors import (
     Unreachable,
 )
 from deployctl.hosts.interface import Ending
-from deployctl.hosts.local import LocalChannel
+from deployctl.hosts.ways.local import LocalChannel
 
 FAILED = 255
 """ssh's status where it could not connect, or lost the connection."""

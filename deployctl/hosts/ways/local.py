@@ -9,12 +9,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
+from deployctl.config.host import HostSettings
 from deployctl.errors import HostError, NoPython
 from deployctl.hosts.interface import Ending
 
 CLOSE_LIMIT = 3.0
 """Seconds from the end of its input until a child is killed."""
 STDERR_KEPT = 4000
+
+
+def way(host: HostSettings, reach: object) -> LocalTransport:
+    """The way to this machine."""
+    return LocalTransport(host.name)
 
 
 class LocalTransport:
