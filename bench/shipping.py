@@ -43,8 +43,10 @@ class Fleet:
         self.sshds = []
         for number in range(hosts):
             (directory / f"host{number}").mkdir()
-            self.sshds.append(Sshd(directory / f"host{number}"))
+            own = {"Subsystem": "sftp internal-sftp"}
+            self.sshds.append(Sshd(directory / f"host{number}", own))
             self.sshds[-1].start()
+        (directory / "source").mkdir(mode=0o700)
         self.folder = directory / "source" / "models" / "bench"
         self.folder.mkdir(parents=True)
         left = megabytes * 1_000_000

@@ -1,4 +1,4 @@
-"""The agent's operations, to be asked by a session: `session.call(units.state, name=…)`.
+"""The agent's operations, to be asked by a session: `session.call(units.state, profile=…, unit=…)`.
 
 For mypy each is the agent's own function, so that its name, arguments and answer are checked where
 it is called. At run time each is the name that travels: nothing of the agent is imported.

@@ -36,6 +36,7 @@ def report(record: RunRecord) -> dict[str, Any]:
 def _host(host: HostRecord) -> dict[str, Any]:
     return {
         "host": host.host,
+        "unit": host.unit,
         "release": host.release,
         "previous": host.previous,
         "changed": host.changed,

@@ -102,8 +102,8 @@ class CleanStep(Step):
         return evidence
 
     def _stop_unit(self, context: Context, evidence: Evidence) -> None:
-        context.progress("stop", f"unit {context.wanted.profile.name}")
-        done = stopping.stop_unit(context.session, context.wanted.profile)
+        context.progress("stop", f"unit {context.wanted.unit_name}")
+        done = stopping.stop_unit(context.session, context.wanted)
         evidence[stopping.REQUESTS] = done["requests"]
         for pid in done["gone"]:
             fate = "killed" if pid in done["killed"] else "ended"
@@ -231,7 +231,7 @@ class CleanStep(Step):
     def _prove_port(self, context: Context, evidence: Evidence) -> None:
         port = context.wanted.profile.serve.port
         listener = context.session.call(network.listener, port=port)
-        unit = context.session.call(units.state, name=context.wanted.profile.name)
+        unit = context.session.call(units.state, **context.wanted.unit_id)
         others = strangers(listener, unit)
         evidence["port"] = {"port": port, "listening": listener["listening"], "holders": others}
         if listener["listening"] and (others or not listener["holders"]):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.agent.wire.answers import UnitState
 from deployctl.errors import NotReady
-from deployctl.hosts.operations import files, network, releases, units
-from deployctl.hosts.session import Call
+from deployctl.hosts.operations import files, network, units
 from deployctl.steps import facts
 from deployctl.steps.facts import UNIT
+from deployctl.steps.identity import FRONT, MAIN, full_name, unit_home
 from deployctl.steps.interface import (
     STOPPED,
     Answers,
@@ -17,17 +18,13 @@ from deployctl.steps.interface import (
     Context,
     Deployment,
     Evidence,
-    Key,
     Plan,
     Question,
     Step,
 )
-from deployctl.steps.servers import left_slots
+from deployctl.steps.servers import siblings
 from deployctl.steps.servers.plain_server import left_over
-from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_named, together
-
-SERVING = ("starting", "running")
-PROFILES = Key[list[str]]("down.profiles")
+from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit, together
 
 
 class DownStep(Step):
@@ -43,39 +40,46 @@ class DownStep(Step):
     done = "the server was stopped, nothing serves"
 
     def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
-        unit = facts.unit(wanted)
-        return [unit, Question(PROFILES, Call(releases.profiles)), *left_slots.questions(wanted)]
+        return [facts.unit(wanted), siblings.question(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        unit = answers[UNIT]
-        slots = left_slots.left(wanted, answers)
-        changes = [Change(name, f"pid {one['pid']}", "stopped") for name, one in slots.items()]
-        changes += [
-            Change(name, "left by a run that died", "removed") for name in _plain(wanted, answers)
+        found = answers[siblings.UNITS]
+        changes = [
+            Change(_called(wanted, unit), f"pid {found[unit]['pid']}", "stopped")
+            for unit in _running(found)
         ]
-        if unit["state"] in SERVING or unit["members"]:
-            changes.insert(0, Change("server", f"pid {unit['pid']}", "stopped"))
+        changes += [
+            Change(full_name(wanted.profile.name, unit), "left by a run that died", "removed")
+            for unit in left_over(found)
+        ]
         if not changes:
-            evidence = {"state": unit["state"], "members": []}
+            evidence = {"state": answers[UNIT]["state"], "members": []}
             return Plan("unchanged", reason="nothing runs", evidence=evidence)
         return Plan("change", tuple(changes))
 
     def apply(self, context: Context, plan: Plan) -> None:
-        profile = context.wanted.profile
-        grace = profile.serve.stop_grace
-        stops = [stop_named(context.session, name, grace) for name in _names(context)]
+        found = context.answers[siblings.UNITS]
+        plain = left_over(found)
+        # The front goes first: no client is led to what ends.
+        ending = [unit for unit in _running(found) if unit not in plain]
+        stops = [
+            stop_unit(context.session, siblings.of_unit(context.wanted, unit))
+            for unit in (*ending, *plain)
+        ]
         context.evidence[self.name] = {REQUESTS: together(stops)}
-        for name in _plain(context.wanted, context.answers):
-            context.session.call(files.remove_tree, path=f"@/profiles/{name}")
+        for unit in plain:
+            home = unit_home(siblings.of_unit(context.wanted, unit).unit_id)
+            context.session.call(files.remove_tree, path=home)
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
-        ended = [context.session.call(units.state, name=name) for name in _names(context)]
-        unit, members = ended[0], [one for found in ended for one in found["members"]]
+        found = context.session.call(units.listing, profile=profile.name)
+        members = [one for unit in found.values() for one in unit["members"]]
         port = context.session.call(network.listener, port=profile.serve.port)
+        unit = found.get(context.wanted.unit) or siblings.ABSENT
         before = context.evidence.get(self.name, {})
         evidence = {**before, "state": unit["state"], "members": members, "port": port}
-        if members or any(found["state"] in SERVING for found in ended):
+        if _running(found):
             pids = ", ".join(str(member["pid"]) for member in members)
             raise self.fail(
                 context,
@@ -90,13 +94,11 @@ class DownStep(Step):
         return in_words(ended["evidence"])
 
 
-def _names(context: Context) -> list[str]:
-    """The units to end: the profile's own, what it left in slots, and plain servers."""
-    wanted, answers = context.wanted, context.answers
-    slots, plain = left_slots.left(wanted, answers), _plain(wanted, answers)
-    return [wanted.profile.name, *slots, *plain]
+def _running(found: Mapping[str, UnitState]) -> list[str]:
+    """The units of which anything runs, what leads clients to the others first."""
+    order = sorted(found, key=lambda unit: (unit != FRONT, unit != MAIN))
+    return [unit for unit in order if siblings.runs(found[unit])]
 
 
-def _plain(wanted: Deployment, answers: Answers) -> list[str]:
-    names = answers.get(PROFILES)
-    return left_over(wanted.profile.name, names or ())
+def _called(wanted: Deployment, unit: str) -> str:
+    return "server" if unit == MAIN else full_name(wanted.profile.name, unit)

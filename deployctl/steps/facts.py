@@ -24,8 +24,8 @@ VIEWS = Key[dict[str, View]]("drafter.views")
 
 
 def drafter_views(wanted: Deployment) -> Question[dict[str, View]]:
-    """The views of their drafters that the profile's releases have."""
-    return Question(VIEWS, Call(models.views, profile=wanted.profile.name))
+    """The views of their drafters that the unit's releases have."""
+    return Question(VIEWS, Call(models.views, **wanted.unit_id))
 
 
 def port(wanted: Deployment) -> Question[Listener]:
@@ -34,8 +34,8 @@ def port(wanted: Deployment) -> Question[Listener]:
 
 
 def release_state(wanted: Deployment) -> Question[Releases]:
-    """The profile's releases and its ledger."""
-    return Question(RELEASES, Call(releases.state, profile=wanted.profile.name))
+    """The unit's releases and its part of the ledger."""
+    return Question(RELEASES, Call(releases.state, **wanted.unit_id))
 
 
 def shared_memory() -> Question[Disk]:
@@ -49,8 +49,8 @@ def tools() -> Question[Tools]:
 
 
 def unit(wanted: Deployment) -> Question[UnitState]:
-    """The profile's server."""
-    return Question(UNIT, Call(units.state, name=wanted.profile.name))
+    """The unit's server."""
+    return Question(UNIT, Call(units.state, **wanted.unit_id))
 
 
 NO_RELEASES: Releases = {

@@ -10,10 +10,11 @@ On the host, under its root (`@`)::
     @/models/<slug>/                           fetched or bundled models
     @/environments/<key>/                      a built environment, sealed by `seal.json`;
                                                <key>-2 after one that was damaged
-    @/profiles/<name>/releases/<id>/           manifest.json, drafter/, launch.json
-    @/profiles/<name>/{current,previous}       links to a release
     @/profiles/<name>/{ledger.jsonl,lock}
-    @/profiles/<name>/server/                  the supervised server: state, log
+    @/profiles/<name>/units/<unit>/            one supervised process of a profile:
+        releases/<id>/                         manifest.json, drafter/, launch.json
+        {current,previous}                     links to a release
+        server/                                its state and log
 """
 
 from __future__ import annotations
@@ -21,7 +22,29 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
+
+MAIN, FRONT = "server", "front"
+"""The names of a profile's own unit, and of what leads its clients to one of several."""
+SLOTS = ("blue", "green")
+"""The units of a profile that has two beside each other."""
+
+
+class UnitId(TypedDict):
+    """Which unit of a host an operation of the agent is about."""
+
+    profile: str
+    unit: str
+
+
+def unit_home(unit: UnitId) -> str:
+    """Where a unit has its directory; `@` stands for the host's root."""
+    return f"@/profiles/{unit['profile']}/units/{unit['unit']}"
+
+
+def full_name(profile: str, unit: str) -> str:
+    """A unit as people call it: the profile's own unit has its name."""
+    return profile if unit == MAIN else f"{profile}.{unit}"
 
 
 def digest(value: Any, length: int = 12) -> str:
@@ -32,15 +55,16 @@ def digest(value: Any, length: int = 12) -> str:
 
 @dataclass(frozen=True)
 class ReleasePaths:
-    """Where one release of a profile lies; `@` stands for the host's root."""
+    """Where one release of a unit lies; `@` stands for the host's root."""
 
     profile: str
     release: str
     environment_key: str
+    unit: str = MAIN
 
     @property
     def home(self) -> str:
-        return f"@/profiles/{self.profile}"
+        return unit_home(self.unit_id)
 
     @property
     def directory(self) -> str:
@@ -56,5 +80,6 @@ class ReleasePaths:
         return f"{self.directory}/drafter"
 
     @property
-    def server(self) -> str:
-        return f"{self.home}/server"
+    def unit_id(self) -> UnitId:
+        """The unit that it is a release of."""
+        return {"profile": self.profile, "unit": self.unit}

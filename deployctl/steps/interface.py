@@ -18,7 +18,7 @@ from deployctl.config.profile import Profile
 from deployctl.errors import StepError
 from deployctl.hosts.session import Call, Session
 from deployctl.steps.delivery import Delivery
-from deployctl.steps.identity import ReleasePaths
+from deployctl.steps.identity import MAIN, ReleasePaths, UnitId, full_name
 
 Phase = Literal["stage", "switch", "gate"]
 """stage: beside the serving release · switch: replaces it · gate: must pass, else rollback."""
@@ -38,7 +38,7 @@ Evidence = dict[str, Any]
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is wanted on one host: plain, frozen data.
+    """What is wanted of one unit on one host: plain, frozen data.
 
     `options` holds each step's own from the playbook and the command line; `skip` the steps left
     out; `check_gates` runs gates again although nothing changed.
@@ -54,7 +54,25 @@ class Deployment:
     deliveries: Mapping[str, Delivery] = field(default_factory=dict)
     """What this host gets from others or makes for them, by artifact."""
     pinned: ReleasePaths | None = None
-    """This release, whatever would follow from the profile: a rollback names it."""
+    """This very release, whatever would follow from the profile: a rollback names it."""
+    unit: str = MAIN
+    """Which unit of the profile; where it has several, `profile` has the port and GPUs of this."""
+
+    @property
+    def unit_id(self) -> UnitId:
+        """The unit, as the agent's operations name it."""
+        return {"profile": self.profile.name, "unit": self.unit}
+
+    @property
+    def owner(self) -> str:
+        """The unit, as marks of processes name it: no profile's name has a slash."""
+        name = self.profile.name
+        return name if self.unit == MAIN else f"{name}/{self.unit}"
+
+    @property
+    def unit_name(self) -> str:
+        """The unit, as people call it."""
+        return full_name(self.profile.name, self.unit)
 
     def option(self, step: str, name: str, default: Any = None) -> Any:
         """A step's option."""
@@ -233,6 +251,8 @@ class Step(ABC):
     """What it makes of a deployment, such as `ENVIRONMENT` or `SERVER`."""
     uses: ClassVar[tuple[str, ...]] = ()
     """What makes it run again when another step makes it, whatever it found for itself."""
+    again: ClassVar[str] = ""
+    """Its option that asks for it although nothing has changed, where it may end what serves."""
     runs_release: ClassVar[bool] = False
     """Whether it runs what was built, so that its failure may be the fault of that."""
     interruptible: ClassVar[bool] = True

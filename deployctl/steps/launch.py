@@ -56,6 +56,7 @@ class LaunchStep(Step):
     roles = frozenset({"server", "head", "worker"})
     produces = frozenset({SERVER})
     uses = RELEASE_PARTS
+    again = ALWAYS
     runs_release = True
     interruptible = False
     idle = "the requested release serves"
@@ -85,16 +86,16 @@ class LaunchStep(Step):
         wanted, session = context.wanted, context.session
         values = secret_values(self, context)
         launch = self._launch(context)
-        unit = session.call(units.state, name=wanted.profile.name)
+        unit = session.call(units.state, **wanted.unit_id)
         grace = wanted.profile.serve.stop_grace
         drafts = sources.source(wanted, DRAFTER) is not None
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
-            context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted.profile)["requests"]}
+            context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted)["requests"]}
         context.progress("start", " ".join(launch["argv"]))
         session.call(
             units.start,
-            name=wanted.profile.name,
+            **wanted.unit_id,
             argv=drained_within(launch["argv"], wanted.profile.serve.args, grace),
             env=launch["env"],
             secrets=values,
@@ -105,11 +106,10 @@ class LaunchStep(Step):
         )
 
     def prove(self, context: Context) -> Evidence:
-        name = context.wanted.profile.name
-        unit = context.session.call(units.state, name=name)
+        unit = context.session.call(units.state, **context.wanted.unit_id)
         evidence = {**context.evidence.get(self.name, {}), **_evidence(unit)}
         if unit["state"] not in RUNNING:
-            log = context.session.call(units.log, name=name, offset=-65536)
+            log = context.session.call(units.log, **context.wanted.unit_id, offset=-65536)
             known = explain(log["text"])
             raise self.fail(
                 context,

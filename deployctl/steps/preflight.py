@@ -18,6 +18,7 @@ from deployctl.steps.build import environment_key, sealed
 from deployctl.steps.facts import GPUS, PORT, TOOLS, known_unit
 from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
+from deployctl.steps.identity import full_name
 from deployctl.steps.interface import (
     ENVIRONMENT,
     Answers,
@@ -31,7 +32,7 @@ from deployctl.steps.interface import (
     Unanswered,
     Unknown,
 )
-from deployctl.steps.servers import left_slots
+from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import strangers
 from deployctl.vllm.builds.libraries import NUMA, where
 
@@ -60,7 +61,7 @@ class PreflightStep(Step):
             facts.tools(),
             facts.port(wanted),
             facts.unit(wanted),
-            *left_slots.questions(wanted),
+            siblings.question(wanted),
             *profile_gpus.questions(wanted),
         ]
         if profile_gpus.uses_gpus(wanted):
@@ -178,7 +179,8 @@ def _free_port(number: int, outgoing: Sequence[int] | None) -> Finding:
 
 def slots(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """What still runs in slots of a profile that is not blue-green any more."""
-    for name, unit in left_slots.left(wanted, answers).items():
+    for one, unit in siblings.left(wanted, answers).items():
+        name = full_name(wanted.profile.name, one)
         say = f"{name} still runs, pid {unit['pid']}, from when this profile was blue-green"
         say = f"{say}; stop it: deployctl down --profile {wanted.profile.name}"
         yield Finding("slots", "failed", name, "stopped", say)

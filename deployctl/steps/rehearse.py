@@ -65,7 +65,7 @@ class RehearseStep(Step):
     runs_release = True
 
     def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
-        rehearsed = Question(REHEARSED, Call(release_status.rehearsed, profile=wanted.profile.name))
+        rehearsed = Question(REHEARSED, Call(release_status.rehearsed, **wanted.unit_id))
         shm = facts.shared_memory()
         return [rehearsed, shm, *gpu_snapshot.questions(wanted)]
 
@@ -168,7 +168,7 @@ class RehearseStep(Step):
     def _keep(self, context: Context, evidence: Evidence) -> None:
         context.session.call(
             release_status.write,
-            profile=context.release.profile,
+            **context.release.unit_id,
             release=context.release.release,
             kind="rehearsed",
             told=evidence,

@@ -38,4 +38,6 @@ def release_paths(wanted: Deployment, answers: Answers) -> ReleasePaths:
     if wanted.pinned is not None:
         return wanted.pinned
     identity = release_identity(wanted, answers)
-    return ReleasePaths(wanted.profile.name, digest(identity), str(identity["environment"]))
+    return ReleasePaths(
+        wanted.profile.name, digest(identity), str(identity["environment"]), wanted.unit
+    )

@@ -42,7 +42,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def config_path(bench: Bench) -> Path:
     release = release_paths(bench.wanted, bench.ask(STEP)).release
-    return bench.root / "profiles" / "toy" / "releases" / release / "drafter" / "config.json"
+    return (
+        bench.root
+        / "profiles"
+        / "toy"
+        / "units"
+        / "server"
+        / "releases"
+        / release
+        / "drafter"
+        / "config.json"
+    )
 
 
 def test_a_stale_config_is_made_right_and_read_back(bench: Bench) -> None:
@@ -165,7 +175,7 @@ def test_launch_refuses_a_config_that_drifted_since(bench: Bench) -> None:
     path.write_text(proven.replace("[", "[ "))
     with pytest.raises(NotReady, match="the drafter's config drifted"):
         launch.apply(bench.context(answers), launch.plan(bench.wanted, answers))
-    assert bench.session.call("units.state", name="toy")["state"] == "absent"
+    assert bench.session.call("units.state", profile="toy", unit="server")["state"] == "absent"
 
 
 CRASH = """

@@ -64,7 +64,7 @@ def bench(tmp_path: Path, hub: Hub) -> Iterator[Bench]:
 
 def view(bench: Bench) -> Path:
     release = release_paths(bench.wanted, bench.ask(STEP)).release
-    return bench.root / "profiles" / "toy" / "releases" / release / "drafter"
+    return bench.root / "profiles" / "toy" / "units" / "server" / "releases" / release / "drafter"
 
 
 def test_shipped_models_are_sent_once(tmp_path: Path) -> None:

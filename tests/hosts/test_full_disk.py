@@ -25,6 +25,8 @@ from tests.hosts.builds.waiting import until
 from tests.hosts.full_disk import fill, read_only, small_disk
 from tests.hosts.lab.processes import is_alive
 
+TOY = {"profile": "toy", "unit": "server"}
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
@@ -69,19 +71,19 @@ def test_a_job_that_fills_the_disk_tells_its_outcome(session: Session, disk: Pat
 
 def test_a_server_is_stopped_and_forgotten_by_nobody(session: Session, disk: Path) -> None:
     words: dict[str, Any] = {"argv": ["sleep", "60"], "release": "r", "supervisor": "agent"}
-    begun = session.call("units.start", name="toy", grace=1, **words)
+    begun = session.call("units.start", **TOY, grace=1, **words)
     fill(disk)
-    record = json.loads((disk / "profiles/toy/server/record.json").read_text())
+    record = json.loads((disk / "profiles/toy/units/server/server/record.json").read_text())
     os.kill(record["supervisor"]["pid"], 9)
-    ended = session.call("units.stop", name="toy", grace=1)
+    ended = session.call("units.stop", **TOY, grace=1)
     assert (ended["gone"], ended["left"]) == ([begun["pid"]], [])
-    assert session.call("units.state", name="toy")["members"] == []
+    assert session.call("units.state", **TOY)["members"] == []
 
 
 def test_what_could_not_be_recorded_is_found_and_recorded_later(
     session: Session, disk: Path, tmp_path: Path
 ) -> None:
-    folder = disk / "profiles/toy/server"
+    folder = disk / "profiles/toy/units/server/server"
     folder.mkdir(parents=True)
     spec = {
         "serial": f"{time.time_ns()}-{os.getpid()}",
@@ -102,29 +104,29 @@ def test_what_could_not_be_recorded_is_found_and_recorded_later(
     with subprocess.Popen([sys.executable, str(archive), "server", str(folder)]) as supervisor:
         until(lambda: comms(session) == ["sleep"])
         filling.unlink()
-        until(lambda: session.call("units.state", name="toy")["state"] == "running")
-        assert session.call("units.stop", name="toy", grace=1)["state"] == "stopped"
+        until(lambda: session.call("units.state", **TOY)["state"] == "running")
+        assert session.call("units.stop", **TOY, grace=1)["state"] == "stopped"
         assert supervisor.wait(60) == 0
 
 
 def comms(session: Session) -> list[str]:
-    return [member["comm"] for member in session.call("units.state", name="toy")["members"]]
+    return [member["comm"] for member in session.call("units.state", **TOY)["members"]]
 
 
 def test_a_server_whose_disk_takes_no_writing_is_stopped(
     session: Session, disk: Path, tmp_path: Path
 ) -> None:
     words: dict[str, Any] = {"argv": ["sleep", "60"], "release": "r", "supervisor": "agent"}
-    begun = session.call("units.start", name="toy", grace=1, **words)
+    begun = session.call("units.start", **TOY, grace=1, **words)
     session.call("jobs.start", id="done", steps=[{"phase": "work", "argv": ["true"]}])
     session.call("jobs.follow", id="done")
-    (disk / "profiles/toy/server/lock").unlink()
+    (disk / "profiles/toy/units/server/server/lock").unlink()
     with (
         read_only(disk, tmp_path / "view") as view,
         Session(LocalTransport("local"), root=str(view)) as blind,
     ):
         assert blind.call("jobs.state", id="done")["state"] == "done"
-        assert blind.call("units.stop", name="toy", grace=1)["left"] == []
+        assert blind.call("units.stop", **TOY, grace=1)["left"] == []
         assert not is_alive(begun["pid"])
 
 

@@ -82,13 +82,19 @@ def test_too_few_drafts_are_undecided(served: ServedHost) -> None:
     assert "too few" in str(step(record, "acceptance").error)
 
 
+def units(served: ServedHost) -> list[str]:
+    """What the profile has on the host."""
+    assert served.ask("releases.profiles") == ["stand"]
+    return [*served.ask("units.listing", profile="stand")]
+
+
 def test_answers_with_and_without_speculation(served: ServedHost, tmp_path: Path) -> None:
     served.up()
     record = served.up(playbook=playbook(tmp_path, "lossless"), check_gates=True)
     found = step(record, "lossless")
     assert found.status == "passed", found.error
     assert (found.evidence["verdict"], found.evidence["compared"]) == ("pass", 8)
-    assert served.ask("releases.profiles") == ["stand"], "the second server is gone without trace"
+    assert units(served) == ["server"], "the second server is gone without trace"
     assert served.unit()["state"] == "running"
 
 
@@ -101,17 +107,17 @@ def test_a_bench_with_and_without_speculation(served: ServedHost, tmp_path: Path
     assert found["levels"][0]["mean_acceptance_length"] == 8
     assert found["plain"][0]["mean_acceptance_length"] is None
     assert [one["concurrency"] for one in found["speed_up"]] == [1, 2]
-    assert served.ask("releases.profiles") == ["stand"]
+    assert units(served) == ["server"]
 
 
 def test_a_second_server_that_does_not_start_is_undecided(
     served: ServedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.up()
-    launch = served.root / "profiles/stand/current/launch.json"
+    launch = served.root / "profiles/stand/units/server/current/launch.json"
     launch.write_text(launch.read_text().replace('"env": {', '"env": {"STAND_IN_FAULT": "start",'))
     record = served.up(playbook=playbook(tmp_path, "lossless"), check_gates=True)
     found = step(record, "lossless")
     assert found.status == "unknown"
     assert "did not start" in found.error.what
-    assert served.ask("releases.profiles") == ["stand"]
+    assert units(served) == ["server"]

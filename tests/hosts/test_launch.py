@@ -39,11 +39,11 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         program.write_text(VLLM.format(python=sys.executable))
         program.chmod(0o755)
         yield bench
-        bench.session.call("units.stop", name="toy", grace=1)
+        bench.session.call("units.stop", profile="toy", unit="server", grace=1)
 
 
 def unit(bench: Bench) -> dict[str, Any]:
-    found: dict[str, Any] = bench.session.call("units.state", name="toy")
+    found: dict[str, Any] = bench.session.call("units.state", profile="toy", unit="server")
     return found
 
 
@@ -78,7 +78,8 @@ def test_the_release_is_launched_from_its_own_folder(bench: Bench) -> None:
 
 
 def test_the_one_before_is_stopped_whole(bench: Bench) -> None:
-    start = {"name": "toy", "argv": [*SERVER, "leave-orphan"], "release": "r0", "grace": 1}
+    about = {"profile": "toy", "unit": "server", "release": "r0", "grace": 1}
+    start = {**about, "argv": [*SERVER, "leave-orphan"]}
     bench.session.call("units.start", supervisor="agent", **start)
     until("its orphan", lambda: len(unit(bench)["members"]) >= 2)
     before = unit(bench)

@@ -21,7 +21,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 def release(root: Path, name: str) -> Path:
     """A sealed release of the profile `toy`."""
-    folder = root / "profiles" / "toy" / "releases" / name
+    folder = root / "profiles" / "toy" / "units" / "server" / "releases" / name
     (folder / "drafter").mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({"release": name}))
     (folder / "failed.json").write_text("{}")
@@ -38,15 +38,17 @@ def test_half_a_removal_is_nothing_that_counts_and_goes_next_time(
     release(tmp_path, "good")
     half.append(release(tmp_path, ".removing.gone"))
     assert session.call("jobs.listing") == []
-    state = session.call("releases.state", profile="toy")
+    state = session.call("releases.state", profile="toy", unit="server")
     assert list(state["releases"]) == ["good"] and state["environments"] == {}
-    assert session.call("models.views", profile="toy").keys() == {"good"}
+    assert session.call("models.views", profile="toy", unit="server").keys() == {"good"}
     (half[-1] / "manifest.json").unlink()
-    assert session.call("release_status.failed", profile="toy") == {}
+    assert session.call("release_status.failed", profile="toy", unit="server") == {}
     found = doomed(session.call("garbage.inventory"), "toy", keep=1)
     assert {one.name for one in found} == {".removing.x", ".removing.gone"}
     for one in found:
-        session.call("garbage.remove", kind=one.kind, name=one.name, profile=one.profile)
+        session.call(
+            "garbage.remove", kind=one.kind, name=one.name, profile=one.profile, unit=one.unit
+        )
     assert not any(folder.exists() for folder in half)
 
 
@@ -61,11 +63,14 @@ def test_a_link_that_an_agent_of_the_same_number_was_about_to_switch(
     session: Session, tmp_path: Path
 ) -> None:
     release(tmp_path, "r1")
-    home, pid = tmp_path / "profiles" / "toy", session.agent["pid"]
+    home, pid = tmp_path / "profiles" / "toy" / "units" / "server", session.agent["pid"]
     (home / f"current.{pid}.tmp").symlink_to("releases/r0")
     (home / "releases" / "r1" / f"environment.{pid}.tmp").symlink_to("nowhere")
-    assert session.call("releases.switch", profile="toy", release="r1")["current"] == "r1"
-    session.call("releases.prepare", profile="toy", release="r1", environment="e1")
+    assert (
+        session.call("releases.switch", profile="toy", unit="server", release="r1")["current"]
+        == "r1"
+    )
+    session.call("releases.prepare", profile="toy", unit="server", release="r1", environment="e1")
     assert (home / "releases" / "r1" / "environment").readlink().name == "e1"
 
 

@@ -47,7 +47,8 @@ class Start:
     def unit(self, *argv: str, release: str = "") -> dict[str, Any]:
         started: dict[str, Any] = self.session.call(
             "units.start",
-            name=NAME,
+            profile=NAME,
+            unit="server",
             argv=list(argv),
             release=release or self.context().release.release,
             supervisor="agent",
@@ -71,7 +72,7 @@ class Start:
         return found.value
 
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.session.call("units.state", name=NAME)
+        found: dict[str, Any] = self.session.call("units.state", profile=NAME, unit="server")
         return found
 
 
@@ -80,7 +81,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     start = Start(tmp_path)
     with start.session:
         yield start
-        start.session.call("units.stop", name=NAME, grace=1)
+        start.session.call("units.stop", profile=NAME, unit="server", grace=1)
 
 
 @pytest.fixture
@@ -241,7 +242,7 @@ def test_an_api_key_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert start.prove()["completion"]["tokens"] == 4
         plan = ReadyStep().plan(start.bench.wanted, start.bench.ask(ReadyStep()))
         assert plan.status == "unchanged"
-        start.session.call("units.stop", name=NAME)
+        start.session.call("units.stop", profile=NAME, unit="server")
 
 
 def test_another_release_runs(start: Start) -> None:

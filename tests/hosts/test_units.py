@@ -24,6 +24,8 @@ from tests.hosts.lab.sshd import Sshd
 
 SERVER = [sys.executable, str(Path(__file__).with_name("server_stand_in.py"))]
 NAME = "toy"
+UNIT = {"profile": NAME, "unit": "server"}
+HOME = f"profiles/{NAME}/units/server/server"
 
 
 def local(root: Path) -> Session:
@@ -34,17 +36,17 @@ def local(root: Path) -> Session:
 def session(tmp_path: Path) -> Iterator[Session]:
     with local(tmp_path) as session:
         yield session
-        session.call("units.stop", name=NAME, grace=1)
+        session.call("units.stop", **UNIT, grace=1)
 
 
 def start(session: Session, *words: str, **more: Any) -> dict[str, Any]:
     more = {"argv": [*SERVER, *words], "release": "r1", "supervisor": "agent", "grace": 2, **more}
-    state: dict[str, Any] = session.call("units.start", name=NAME, **more)
+    state: dict[str, Any] = session.call("units.start", **UNIT, **more)
     return state
 
 
 def state(session: Session) -> dict[str, Any]:
-    found: dict[str, Any] = session.call("units.state", name=NAME)
+    found: dict[str, Any] = session.call("units.state", **UNIT)
     return found
 
 
@@ -60,7 +62,7 @@ def until(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
 
 def test_what_never_started_is_absent(session: Session) -> None:
     assert state(session)["state"] == "absent"
-    assert session.call("units.stop", name=NAME)["state"] == "absent"
+    assert session.call("units.stop", **UNIT)["state"] == "absent"
 
 
 def test_a_server_runs_and_is_stopped_whole(session: Session) -> None:
@@ -71,7 +73,7 @@ def test_a_server_runs_and_is_stopped_whole(session: Session) -> None:
     members = until("its orphan", lambda: m if len(m := state(session)["members"]) >= 2 else None)
     assert started["pid"] in [m["pid"] for m in members]
     assert before - 1 < started["started"] < time.time() + 1
-    stopped = session.call("units.stop", name=NAME, grace=2)
+    stopped = session.call("units.stop", **UNIT, grace=2)
     assert stopped["state"] == "stopped" and stopped["left"] == []
     assert not any(is_alive(m["pid"]) for m in members)
 
@@ -82,13 +84,13 @@ def test_a_child_in_a_session_of_its_own_is_found_and_stopped_too(session: Sessi
         "the child that escaped",
         lambda: [m for m in state(session)["members"] if m["session"] != pid],
     )
-    assert session.call("units.stop", name=NAME, grace=2)["state"] == "stopped"
+    assert session.call("units.stop", **UNIT, grace=2)["state"] == "stopped"
     assert not any(is_alive(m["pid"]) for m in others)
 
 
 def test_a_log_that_was_removed_does_not_end_supervision(session: Session, tmp_path: Path) -> None:
     start(session)
-    (tmp_path / "profiles" / NAME / "server" / "server.log").unlink()
+    (tmp_path / HOME / "server.log").unlink()
     # Twice as long as the supervisor's own pace.
     end = time.monotonic() + 2
     while time.monotonic() < end:
@@ -101,7 +103,7 @@ def test_it_outlives_the_session_that_started_it(tmp_path: Path) -> None:
     with local(tmp_path) as second:
         found = state(second)
         assert (found["state"], found["pid"], found["supervised"]) == ("running", pid, True)
-        second.call("units.stop", name=NAME)
+        second.call("units.stop", **UNIT)
 
 
 def test_it_outlives_a_cut_ssh_session(sshd: Sshd, tmp_path: Path) -> None:
@@ -114,14 +116,14 @@ def test_it_outlives_a_cut_ssh_session(sshd: Sshd, tmp_path: Path) -> None:
     with Session(transport(settings), root=str(tmp_path)) as second:
         found = state(second)
         assert (found["state"], found["pid"], found["supervised"]) == ("running", pid, True)
-        second.call("units.stop", name=NAME)
+        second.call("units.stop", **UNIT)
 
 
 def test_sigterm_is_followed_by_sigkill(session: Session) -> None:
     pid = start(session, "ignore-term", grace=0.5)["pid"]
-    until("its first words", lambda: session.call("units.log", name=NAME)["text"])
+    until("its first words", lambda: session.call("units.log", **UNIT)["text"])
     began = time.monotonic()
-    assert session.call("units.stop", name=NAME, grace=0.5)["state"] == "stopped"
+    assert session.call("units.stop", **UNIT, grace=0.5)["state"] == "stopped"
     # A supervisor that is stuck would be given half a minute.
     assert 0.5 <= time.monotonic() - began < 20
     assert not is_alive(pid)
@@ -155,7 +157,7 @@ def test_killing_the_main_process_is_noticed_and_leaves_no_orphans(session: Sess
 
 def test_only_what_was_proven_is_restarted(session: Session) -> None:
     first = start(session)
-    session.call("units.keep", name=NAME)
+    session.call("units.keep", **UNIT)
     os.kill(first["pid"], signal.SIGKILL)
 
     def again() -> dict[str, Any] | None:
@@ -169,7 +171,7 @@ def test_only_what_was_proven_is_restarted(session: Session) -> None:
 def test_restarts_have_a_limit(session: Session, tmp_path: Path) -> None:
     limits = {"restarts": 1, "window": 600}
     start(session, f"gate={tmp_path}/kept", "seconds=0", "exit=0", limits=limits)
-    session.call("units.keep", name=NAME)
+    session.call("units.keep", **UNIT)
     (tmp_path / "kept").touch()
     # Between two runs it has exited as well; whoever gave up supervises nothing.
     found = until("giving up", lambda: s if not (s := state(session))["supervised"] else None)
@@ -181,11 +183,11 @@ def test_a_killed_supervisor_is_seen_and_the_server_still_stopped(
     session: Session, tmp_path: Path
 ) -> None:
     pid = start(session, "leave-orphan")["pid"]
-    record = json.loads((tmp_path / "profiles" / NAME / "server" / "record.json").read_text())
+    record = json.loads((tmp_path / HOME / "record.json").read_text())
     os.kill(record["supervisor"]["pid"], signal.SIGKILL)
     until("nobody to supervise", lambda: not state(session)["supervised"])
     assert state(session)["state"] == "running"
-    assert session.call("units.stop", name=NAME, grace=1)["state"] == "stopped"
+    assert session.call("units.stop", **UNIT, grace=1)["state"] == "stopped"
     assert not is_alive(pid) and state(session)["members"] == []
 
 
@@ -193,7 +195,7 @@ def test_a_server_that_is_gone_with_its_supervisor_is_lost(
     session: Session, tmp_path: Path
 ) -> None:
     pid = start(session)["pid"]
-    record = json.loads((tmp_path / "profiles" / NAME / "server" / "record.json").read_text())
+    record = json.loads((tmp_path / HOME / "record.json").read_text())
     os.kill(record["supervisor"]["pid"], signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     until("it is lost", lambda: state(session)["state"] == "lost")
@@ -209,15 +211,18 @@ def test_a_second_start_is_refused(session: Session) -> None:
 
 def test_secrets_arrive_and_show_nowhere(session: Session, tmp_path: Path) -> None:
     start(session, secrets={"SECRET": "hush-hush"})
-    until("its first words", lambda: "secret True" in session.call("units.log", name=NAME)["text"])
-    folder = tmp_path / "profiles" / NAME / "server"
+    until(
+        "its first words",
+        lambda: "secret True" in session.call("units.log", **UNIT)["text"],
+    )
+    folder = tmp_path / HOME
     assert stat.S_IMODE((folder / "secrets.json").stat().st_mode) == 0o600
     shown = [p for p in folder.iterdir() if p.is_file() and b"hush-hush" in p.read_bytes()]
     assert shown == [folder / "secrets.json"]
     assert "hush-hush" not in json.dumps(state(session))
     pid = state(session)["pid"]
     assert b"hush-hush" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-    session.call("units.stop", name=NAME)
+    session.call("units.stop", **UNIT)
     start(session)
     assert not (folder / "secrets.json").exists()
 
@@ -228,7 +233,7 @@ def test_the_server_may_write_bytecode(tmp_path: Path, monkeypatch: pytest.Monke
         start(session)
         said = until("its words", lambda: t if "bytecode" in (t := log_text(session)) else None)
         assert "bytecode True" in said
-        session.call("units.stop", name=NAME)
+        session.call("units.stop", **UNIT)
 
 
 def test_whoever_launches_the_environment_is_the_same(
@@ -242,29 +247,29 @@ def test_whoever_launches_the_environment_is_the_same(
         names = {entry.partition(b"=")[0] for entry in environment}
         assert {b"HOME", b"PATH", b"VLLM_NO_USAGE_STATS"} <= names
         assert not names & {b"VLLM_USE_V2_MODEL_RUNNER", b"MY_OWN_PASSWORD"}
-        session.call("units.stop", name=NAME)
+        session.call("units.stop", **UNIT)
 
 
 def log_text(session: Session) -> str:
-    return str(session.call("units.log", name=NAME)["text"])
+    return str(session.call("units.log", **UNIT)["text"])
 
 
 def test_the_log_is_read_in_whole_lines_from_anywhere(session: Session) -> None:
     start(session, "say=100")
     until("its last line", lambda: "line 99\n" in log_text(session))
     text, offset = "", 0
-    while part := session.call("units.log", name=NAME, offset=offset, limit=64):
+    while part := session.call("units.log", **UNIT, offset=offset, limit=64):
         assert part["text"].endswith("\n") or not part["text"]
         if not part["text"]:
             break
         text, offset = text + part["text"], part["offset"]
     assert text == log_text(session)
-    assert session.call("units.log", name=NAME, offset=-8)["text"] == "line 99\n"
+    assert session.call("units.log", **UNIT, offset=-8)["text"] == "line 99\n"
 
 
 def test_a_long_log_is_turned_over(session: Session, tmp_path: Path) -> None:
     start(session, f"gate={tmp_path}/go", "say=500", limits={"log": 1000})
-    folder = tmp_path / "profiles" / NAME / "server"
+    folder = tmp_path / HOME
     log = folder / "server.log"
     supervisor = json.loads((folder / "record.json").read_text())["supervisor"]["pid"]
     # All of it lies there before the supervisor looks: it is turned over once.
@@ -275,11 +280,11 @@ def test_a_long_log_is_turned_over(session: Session, tmp_path: Path) -> None:
     until("the older part", Path(f"{log}.1").exists)
     until("a short one", lambda: log.stat().st_size < 1000)
     assert "line 0\n" in Path(f"{log}.1").read_text()
-    part = session.call("units.log", name=NAME, offset=3000)
+    part = session.call("units.log", **UNIT, offset=3000)
     assert part["turned"]
 
 
 def test_names_are_names(session: Session) -> None:
     with pytest.raises(RemoteError) as refused:
-        session.call("units.state", name="../etc")
+        session.call("units.state", profile="../etc", unit="server")
     assert refused.value.kind == "bad-name"

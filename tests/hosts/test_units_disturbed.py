@@ -23,18 +23,27 @@ from tests.hosts.builds.waiting import until
 from tests.hosts.lab.processes import is_alive
 
 NAME = "toy"
+UNIT = {"profile": NAME, "unit": "server"}
+HOME = f"profiles/{NAME}/units/server/server"
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
     with Session(LocalTransport("local"), root=str(tmp_path)) as session:
         yield session
-        session.call("units.stop", name=NAME, grace=1)
+        session.call("units.stop", **UNIT, grace=1)
 
 
 def words(text: str, **more: Any) -> dict[str, Any]:
     argv = ["sh", "-c", text]
-    made = {"name": NAME, "argv": argv, "release": "r", "supervisor": "agent", "grace": 1}
+    made = {
+        "profile": NAME,
+        "unit": "server",
+        "argv": argv,
+        "release": "r",
+        "supervisor": "agent",
+        "grace": 1,
+    }
     return {**made, **more}
 
 
@@ -45,12 +54,15 @@ def test_a_start_that_was_given_up_does_not_come_up_after_the_stop(
     starting = session.stream("units.start", **words("exec sleep 60"))
     time.sleep(after)
     starting.cancel()
-    session.call("units.stop", name=NAME, grace=1)
+    session.call("units.stop", **UNIT, grace=1)
     while starting.next() is not None:
         pass
-    assert session.call("units.state", name=NAME)["state"] in ("stopped", "absent")
+    assert session.call("units.state", **UNIT)["state"] in (
+        "stopped",
+        "absent",
+    )
     time.sleep(1)
-    assert session.call("units.state", name=NAME)["members"] == []
+    assert session.call("units.state", **UNIT)["members"] == []
 
 
 def test_a_log_that_cannot_be_written_is_the_cause(session: Session) -> None:
@@ -61,22 +73,22 @@ def test_a_log_that_cannot_be_written_is_the_cause(session: Session) -> None:
 def test_last_words_without_a_line_end(session: Session, tmp_path: Path) -> None:
     stay = f"until [ -e {tmp_path}/heard ]; do sleep 0.05; done"
     session.call("units.start", **words(f"printf 'one\\ntwo'; {stay}"))
-    until(lambda: session.call("units.log", name=NAME)["text"] == "one\n")
+    until(lambda: session.call("units.log", **UNIT)["text"] == "one\n")
     (tmp_path / "heard").touch()
-    until(lambda: session.call("units.state", name=NAME)["state"] == "exited")
-    assert session.call("units.log", name=NAME, offset=4)["text"] == "two"
+    until(lambda: session.call("units.state", **UNIT)["state"] == "exited")
+    assert session.call("units.log", **UNIT, offset=4)["text"] == "two"
 
 
 def test_children_begun_while_it_ends_end_too(session: Session) -> None:
     stubborn = "trap 'sleep 61 & sleep 62 &' TERM; while :; do sleep 0.1; done"
     session.call("units.start", **words(f"{stubborn} & wait"))
-    assert session.call("units.stop", name=NAME, grace=1)["left"] == []
+    assert session.call("units.stop", **UNIT, grace=1)["left"] == []
 
 
 def test_a_number_given_anew_hides_no_worker(session: Session, tmp_path: Path) -> None:
     session.call("units.start", **words("setsid sleep 60 & exec sleep 61"))
-    record = tmp_path / "profiles" / NAME / "server" / "record.json"
-    until(lambda: len(session.call("units.state", name=NAME)["members"]) == 2)
+    record = tmp_path / HOME / "record.json"
+    until(lambda: len(session.call("units.state", **UNIT)["members"]) == 2)
     noted = json.loads(record.read_text())
     for pid in (noted["supervisor"]["pid"], noted["pid"]):
         os.kill(pid, 9)
@@ -85,14 +97,14 @@ def test_a_number_given_anew_hides_no_worker(session: Session, tmp_path: Path) -
         record.write_text(json.dumps({**noted, "pid": stranger.pid}))
 
         def left() -> list[str]:
-            members = session.call("units.state", name=NAME)["members"]
+            members = session.call("units.state", **UNIT)["members"]
             assert stranger.pid not in [member["pid"] for member in members]
             return [member["command"] for member in members]
 
         until(lambda: left() == ["sleep 60"])
         with pytest.raises(RemoteError, match="runs already"):
             session.call("units.start", **words("true"))
-        assert session.call("units.stop", name=NAME, grace=1)["left"] == []
+        assert session.call("units.stop", **UNIT, grace=1)["left"] == []
         assert stranger.poll() is None
         stranger.kill()
 
@@ -101,7 +113,7 @@ def test_a_number_given_anew_hides_no_worker(session: Session, tmp_path: Path) -
 def test_a_journal_that_takes_nothing_takes_no_server_down(
     session: Session, tmp_path: Path, journal: str
 ) -> None:
-    folder = tmp_path / "profiles" / NAME / "server"
+    folder = tmp_path / HOME
     folder.mkdir(parents=True)
     spec = {
         "argv": ["sh", "-c", "while :; do seq 10000; sleep 0.1; done"],
@@ -127,19 +139,19 @@ def test_a_journal_that_takes_nothing_takes_no_server_down(
         assert supervisor.poll() is None
         supervisor.terminate()
         assert supervisor.wait(60) == 0
-    assert session.call("units.state", name=NAME)["state"] == "stopped"
+    assert session.call("units.state", **UNIT)["state"] == "stopped"
 
 
 def test_an_end_that_has_just_come_is_told_with_its_status(
     session: Session, tmp_path: Path
 ) -> None:
     pid = session.call("units.start", **words("exec sleep 60"))["pid"]
-    record = json.loads((tmp_path / "profiles" / NAME / "server" / "record.json").read_text())
+    record = json.loads((tmp_path / HOME / "record.json").read_text())
     supervisor = record["supervisor"]["pid"]
     os.kill(supervisor, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_alive(pid))
-    asked = session.stream("units.state", name=NAME)
+    asked = session.stream("units.state", **UNIT)
     time.sleep(0.3)
     os.kill(supervisor, signal.SIGCONT)
     found = asked.result()
@@ -150,8 +162,8 @@ def test_it_starts_though_the_supervisor_of_before_is_still_on_its_way_out(
     session: Session, tmp_path: Path
 ) -> None:
     session.call("units.start", **words("exit 3"))
-    until(lambda: not session.call("units.state", name=NAME)["supervised"])
-    folder = tmp_path / "profiles" / NAME / "server"
+    until(lambda: not session.call("units.state", **UNIT)["supervised"])
+    folder = tmp_path / HOME
     slow = f"exec 9>{folder}/supervisor.lock; flock 9; echo; exec sleep 60"
     with subprocess.Popen(["sh", "-c", slow], stdout=subprocess.PIPE) as leaving:
         assert leaving.stdout is not None and leaving.stdout.readline()

@@ -17,6 +17,7 @@ from tests.hosts.test_units import NAME, state, until
 # They share a container, which boots.
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("units systemd")]
 SERVER = Path(__file__).with_name("server_stand_in.py")
+TOY = {"profile": NAME, "unit": "server"}
 UNIT = f"deployctl-{NAME}.service"
 
 
@@ -35,12 +36,12 @@ def session(lab: Lab, container: Container) -> Iterator[Session]:
         yield session
         if container.state() == "RUNNING":
             with Session(transport(host)) as last:
-                last.call("units.stop", name=NAME)
+                last.call("units.stop", **TOY)
 
 
 def start(session: Session, *words: str) -> dict[str, object]:
     argv = ["python3", "-c", SERVER.read_text(), *words]
-    found: dict[str, object] = session.call("units.start", name=NAME, argv=argv, release="r1")
+    found: dict[str, object] = session.call("units.start", **TOY, argv=argv, release="r1")
     return found
 
 
@@ -65,7 +66,7 @@ def test_the_server_is_a_unit_that_starts_at_boot(session: Session, container: C
     group = Path(f"/proc/{started['pid']}/cgroup")
     assert UNIT in container.run("cat", str(group)).stdout
     until("the journal", lambda: "running {" in journal(container))
-    assert session.call("units.stop", name=NAME)["state"] == "stopped"
+    assert session.call("units.stop", **TOY)["state"] == "stopped"
     shown = systemctl(container, "show", UNIT, "--property=ActiveState,UnitFileState")
     assert "ActiveState=inactive" in shown and "UnitFileState=disabled" in shown
     assert state(session)["members"] == []
@@ -123,18 +124,18 @@ def test_it_starts_again_with_the_container(
 
     until("the server after the boot", booted, 120)
     with Session(transport(host)) as again:
-        assert again.call("units.stop", name=NAME)["state"] == "stopped"
+        assert again.call("units.stop", **TOY)["state"] == "stopped"
 
 
 def test_a_unit_of_before_does_not_come_back_at_boot(
     session: Session, container: Container
 ) -> None:
     argv = ["sh", "-c", "exit 1"]
-    session.call("units.start", name=NAME, argv=argv, release="r1")
+    session.call("units.start", **TOY, argv=argv, release="r1")
     until("failed", lambda: state(session)["state"] == "failed")
     assert "enabled" in systemctl(container, "is-enabled", UNIT)
     argv = ["sleep", "60"]
-    started = session.call("units.start", name=NAME, argv=argv, release="r2", supervisor="agent")
+    started = session.call("units.start", **TOY, argv=argv, release="r2", supervisor="agent")
     assert (started["state"], started["kind"]) == ("running", "agent")
-    session.call("units.stop", name=NAME, grace=1)
+    session.call("units.stop", **TOY, grace=1)
     assert "enabled" not in systemctl(container, "is-enabled", UNIT)

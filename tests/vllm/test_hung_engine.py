@@ -29,7 +29,7 @@ ENGINE = "VLLM::EngineCor"
 def stopped(demo: Demo) -> Iterator[None]:
     """The demo's engine, stopped for as long as this is entered."""
     with Session(LocalTransport("here"), root=str(demo.root)) as session:
-        members = session.call("units.state", name="demo")["members"]
+        members = session.call("units.state", profile="demo", unit="server")["members"]
     (engine,) = [member["pid"] for member in members if member["comm"] == ENGINE]
     os.kill(engine, signal.SIGSTOP)
     try:

@@ -80,7 +80,7 @@ def bench(root: Path, environment: Path, changes: dict[str, Any]) -> Iterator[Be
         try:
             yield made
         finally:
-            made.session.call("units.stop", name="toy", grace=1)
+            made.session.call("units.stop", profile="toy", unit="server", grace=1)
 
 
 def launch(bench: Bench) -> None:
@@ -98,7 +98,7 @@ def ready(bench: Bench) -> dict[str, Any]:
 
 
 def unit(bench: Bench) -> dict[str, Any]:
-    found: dict[str, Any] = bench.session.call("units.state", name="toy")
+    found: dict[str, Any] = bench.session.call("units.state", profile="toy", unit="server")
     return found
 
 

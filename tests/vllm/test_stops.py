@@ -10,6 +10,7 @@ import pytest
 from deployctl.agent.wire.answers import Requests
 from deployctl.hosts.session import Session
 from deployctl.hosts.ways.local import LocalTransport
+from deployctl.steps.identity import UnitId
 from deployctl.steps.servers.stopping import stop_named
 from deployctl.vllm.client import requests
 from deployctl.vllm.client.answers import Answer
@@ -18,6 +19,8 @@ from deployctl.vllm.client.outcome import RequestFailed
 from tests.hosts.test_units import until
 from tests.vllm.conftest import Demo, Served
 from tests.vllm.test_hung_engine import stopped
+
+DEMO: UnitId = {"profile": "demo", "unit": "server"}
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
@@ -47,10 +50,10 @@ def stop_with_requests(
     ):
         if hung:
             stack.enter_context(stopped(demo))
-        session.call("units.state", name="demo")
+        session.call("units.state", **DEMO)
         asking.start()
         until("requests in flight", lambda: client.in_flight() == AT_ONCE, 60)
-        found = stop_named(session, "demo", grace)
+        found = stop_named(session, DEMO, grace)
     asking.join()
     assert found["left"] == [] and found["state"] == "stopped"
     return ends, found["requests"]

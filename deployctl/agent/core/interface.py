@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional
 
+from . import layout
+
 PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 # Debian and Ubuntu; Fedora and Red Hat; SUSE.
 AUTHORITIES = (
@@ -34,6 +36,12 @@ class AgentError(Exception):
         super().__init__(message)
         self.kind = kind
         self.detail = detail
+
+
+def _checked(name: str) -> str:
+    if not layout.NAME.match(name):
+        raise AgentError("bad-name", "%r cannot name a profile or unit" % name)
+    return name
 
 
 class Call:
@@ -71,8 +79,16 @@ class Call:
     def path(self, name: str) -> str:
         """An absolute path: `@/x` is x under the root, `~` the user's home, else as it is."""
         if name == "@" or name.startswith("@/"):
-            return os.path.join(self.root, name[2:])
+            return layout.resolved(self.root, name[2:])
         return os.path.abspath(os.path.expanduser(name))
+
+    def profile(self, name: str) -> str:
+        """The directory of a profile; error `bad-name` where nothing can be called so."""
+        return layout.profile_home(self.root, _checked(name))
+
+    def unit(self, profile: str, unit: str, item: str) -> str:
+        """Where something of a unit lies: `releases`, `server`, `current` or `previous`."""
+        return layout.place(self.root, _checked(profile), _checked(unit), item)
 
     def placed(self, word: str) -> str:
         """A word in which `@/x` stands for a path under the root; any other one as it is."""

@@ -13,6 +13,7 @@ import threading
 from contextlib import suppress
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+from ..core import layout
 from ..processes import namespaces, processes
 from ..processes.places import Places
 from ..wire.gpus import Holder, Mark
@@ -190,7 +191,8 @@ def _mapped_file(base: str, addresses: str, path: str, devices: Devices) -> Opti
 
 
 class Marks:
-    """What ties a process to this host's profiles, environments and jobs: paths below the root."""
+    """What ties a process to this host's units, environments and jobs: paths below the root. Of a
+    unit beside the profile's own the name is `PROFILE/UNIT`."""
 
     def __init__(self, root: str) -> None:
         self._prefixes = _prefixes(root)
@@ -202,6 +204,8 @@ class Marks:
         for kind, prefix in self._prefixes:
             if path.startswith(prefix):
                 name = path[len(prefix) :].split("/", 1)[0]
+                if kind == "profiles":
+                    name = layout.unit_below(prefix, path[len(prefix) :])
                 self._found.setdefault(kind + name, {"kind": kind, "name": name, "how": how})
 
     def found(self) -> List[Mark]:

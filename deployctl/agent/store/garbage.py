@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..core import trees
+from ..core import layout, trees
 from ..core.atomic_files import read_json
 from ..core.interface import AgentError, Call
 from ..supervision import jobs, units
@@ -14,8 +14,8 @@ from ..wire.stored import (
     Inventory,
     Stored,
     StoredJob,
-    StoredProfile,
     StoredRelease,
+    StoredUnit,
 )
 from .files import ASIDE
 from .release_status import PREPARED
@@ -28,13 +28,16 @@ Inode = Tuple[int, int]
 
 
 def inventory(call: Call) -> Inventory:
-    """`profiles`: by name `current`, `previous`, `running` (a release or None) and `releases` (by
-    id: `sealed` and, until it is launched, `prepared` as Unix times or None, `environment`,
-    `models`, `mentions`, `bytes`); `environments`,
-    `jobs`, `models`, `shipping` and `wheels` by name with `bytes` (a hard-linked file counts where
-    it is met first) and, for a job, `state` and `label`."""
+    """`profiles`: by name each unit's `current`, `previous`, `running` (a release or None) and
+    `releases` (by id: `sealed` and, until it is launched, `prepared` as Unix times or None,
+    `environment`, `models`, `mentions`, `bytes`); `environments`, `jobs`, `models`, `shipping` and
+    `wheels` by name with `bytes` (a hard-linked file counts where it is met first) and, for a job,
+    `state` and `label`."""
     seen: Dict[Inode, bool] = {}
-    kept = {name: _profile(call, name, seen) for name in profiles(call)}
+    kept = {
+        name: {unit: _unit(call, name, unit, seen) for unit in layout.units(call.root, name)}
+        for name in profiles(call)
+    }
     caches, environments, works, models, shipping, wheels = (
         _stored(call, kind, seen) for kind in KINDS
     )
@@ -61,19 +64,25 @@ def _job(call: Call, name: str, size: int) -> StoredJob:
     return {"state": now["state"], "label": now.get("label") or {}, "bytes": size}
 
 
-def _profile(call: Call, name: str, seen: Dict[Inode, bool]) -> StoredProfile:
-    home = os.path.join(call.root, "profiles", name)
-    unit = units.state(call, name)
-    alive = unit["state"] in ("starting", "running") or bool(unit["members"])
+def _unit(call: Call, profile: str, unit: str, seen: Dict[Inode, bool]) -> StoredUnit:
+    current, previous, running = _used(call, profile, unit)
     return {
-        "current": _target(os.path.join(home, "current")),
-        "previous": _target(os.path.join(home, "previous")),
-        "running": unit["release"] if alive else None,
+        "current": current,
+        "previous": previous,
+        "running": running,
         "releases": {
             release: _release(call, path, seen)
-            for release, path in _entries(os.path.join(home, "releases"))
+            for release, path in _entries(call.unit(profile, unit, "releases"))
         },
     }
+
+
+def _used(call: Call, profile: str, unit: str) -> List[Optional[str]]:
+    """The releases of a unit that are current, previous and running."""
+    now = units.state(call, profile, unit)
+    alive = now["state"] in ("starting", "running") or bool(now["members"])
+    links = [_target(call.unit(profile, unit, name)) for name in layout.LINKS]
+    return [*links, now["release"] if alive else None]
 
 
 def _release(call: Call, path: str, seen: Dict[Inode, bool]) -> StoredRelease:
@@ -157,15 +166,16 @@ def _bytes(call: Call, path: str, seen: Dict[Inode, bool]) -> int:
     return total
 
 
-def remove(call: Call, kind: str, name: str, profile: str = "") -> Collected:
-    """Remove one release (`kind` "releases", of `profile`) or entry of another kind.
+def remove(call: Call, kind: str, name: str, profile: str = "", unit: str = "") -> Collected:
+    """Remove one release (`kind` "releases", of a profile's unit) or entry of another kind.
 
     Refused (`in-use`) for what is current, previous or running, and for a job that runs. It is
     moved aside first, so that half of it is never met under its name.
     """
     if kind == "releases":
-        _refuse_release(call, profile, name)
-        path = os.path.join(call.root, "profiles", profile, "releases", name)
+        if name in _used(call, profile, unit):
+            raise AgentError("in-use", "release %s is current, previous or running" % name)
+        path = os.path.join(call.unit(profile, unit, "releases"), name)
     elif kind in KINDS:
         if kind == "jobs" and _job(call, name, 0)["state"] == "running":
             raise AgentError("in-use", "job %s runs" % name)
@@ -182,15 +192,6 @@ def remove(call: Call, kind: str, name: str, profile: str = "") -> Collected:
     if os.path.isdir(aside):
         trees.remove(aside)
     return {"removed": name}
-
-
-def _refuse_release(call: Call, profile: str, release: str) -> None:
-    home = os.path.join(call.root, "profiles", profile)
-    unit = units.state(call, profile)
-    alive = unit["state"] in ("starting", "running") or bool(unit["members"])
-    used = [_target(os.path.join(home, link)) for link in ("current", "previous")]
-    if release in [*used, unit["release"] if alive else None]:
-        raise AgentError("in-use", "release %s is current, previous or running" % release)
 
 
 OPERATIONS = (inventory, remove)

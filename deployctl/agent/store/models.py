@@ -214,9 +214,9 @@ def _described(place: str) -> View:
     return {"place": place, "links": links, "broken": broken, "config": config}
 
 
-def views(call: Call, profile: str) -> Dict[str, View]:
-    """The drafter views of a profile's releases, by release: links, broken ones, config."""
-    releases = call.path("@/profiles/%s/releases" % profile)
+def views(call: Call, profile: str, unit: str) -> Dict[str, View]:
+    """The drafter views of a unit's releases, by release: links, broken ones, config."""
+    releases = call.unit(profile, unit, "releases")
     found = {}
     for name in sorted(os.listdir(releases)) if os.path.isdir(releases) else []:
         if name.startswith("."):

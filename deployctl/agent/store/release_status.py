@@ -1,8 +1,8 @@
 """What is known of a release beside its manifest: that it was prepared, that it failed, and what
 its rehearsed start has shown.
 
-`@/profiles/<name>/releases/<id>/` holds `prepared.json`, `failed.json` and `rehearsed.json` beside
-what was made, and `server.log` of a start that failed.
+A release's directory (see `identity`) holds `prepared.json`, `failed.json` and `rehearsed.json`
+beside what was made, and `server.log` of a start that failed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ LOG = "server.log"
 KINDS = {"prepared": PREPARED, "failed": FAILED, "rehearsed": REHEARSED}
 
 
-def _folder(call: Call, profile: str, release: str) -> str:
-    path = call.path("@/profiles/%s/releases/%s" % (profile, release))
+def _folder(call: Call, profile: str, unit: str, release: str) -> str:
+    path = os.path.abspath(os.path.join(call.unit(profile, unit, "releases"), release))
     if os.path.basename(path) != release or not os.path.isdir(path):
         raise AgentError("no-release", "there is no release %s" % release)
     return path
 
 
-def write(call: Call, profile: str, release: str, kind: str, told: Dict[str, Any]) -> str:
+def write(
+    call: Call, profile: str, unit: str, release: str, kind: str, told: Dict[str, Any]
+) -> str:
     """Note that a release was prepared, failed or was rehearsed, with what is known; the path.
 
     One that fails again keeps what earlier runs measured of it, where this one came to no figure,
@@ -41,7 +43,7 @@ def write(call: Call, profile: str, release: str, kind: str, told: Dict[str, Any
     """
     if kind not in KINDS:
         raise AgentError("bad-arguments", "invalid mark %s" % kind)
-    path = os.path.join(_folder(call, profile, release), KINDS[kind])
+    path = os.path.join(_folder(call, profile, unit, release), KINDS[kind])
     if kind == "failed":
         told = _with_earlier(read_json(path) or {}, told)
     write_json(path, told)
@@ -58,10 +60,10 @@ def _failure(told: Dict[str, Any]) -> Dict[str, Any]:
     return {"run": told.get("failed_in"), "error": told.get("error")}
 
 
-def failed(call: Call, profile: str) -> Dict[str, Dict[str, Any]]:
+def failed(call: Call, profile: str, unit: str) -> Dict[str, Dict[str, Any]]:
     """The releases that failed and never were complete, with what was noted, by id."""
-    found = _noted(call, profile, FAILED)
-    releases = call.path("@/profiles/%s/releases" % profile)
+    releases = call.unit(profile, unit, "releases")
+    found = _noted(releases, FAILED)
     return {
         name: told
         for name, told in found.items()
@@ -69,26 +71,25 @@ def failed(call: Call, profile: str) -> Dict[str, Dict[str, Any]]:
     }
 
 
-def rehearsed(call: Call, profile: str) -> Dict[str, Dict[str, Any]]:
+def rehearsed(call: Call, profile: str, unit: str) -> Dict[str, Dict[str, Any]]:
     """What the last rehearsal of each release has shown, by id."""
-    return _noted(call, profile, REHEARSED)
+    return _noted(call.unit(profile, unit, "releases"), REHEARSED)
 
 
-def _noted(call: Call, profile: str, file: str) -> Dict[str, Dict[str, Any]]:
-    releases = call.path("@/profiles/%s/releases" % profile)
+def _noted(releases: str, file: str) -> Dict[str, Dict[str, Any]]:
     names = sorted(os.listdir(releases)) if os.path.isdir(releases) else []
     # Hidden ones are on their way out.
     notes = {n: read_json(os.path.join(releases, n, file)) for n in names if not n.startswith(".")}
     return {name: told for name, told in notes.items() if told is not None}
 
 
-def keep_log(call: Call, profile: str, release: str) -> LogKept:
+def keep_log(call: Call, profile: str, unit: str, release: str) -> LogKept:
     """Copy the server's log into the directory of its release before the next start turns it over.
 
     `kept` is false where the server that ran last is of another release.
     """
-    folder = _folder(call, profile, release)
-    spec = Unit(call, profile).spec()
+    folder = _folder(call, profile, unit, release)
+    spec = Unit(call, profile, unit).spec()
     if spec is None or spec["release"] != release or not os.path.exists(spec["log"]):
         return {"kept": False}
     with open_regular(spec["log"]) as log, replacing(os.path.join(folder, LOG), 0o600) as kept:
@@ -96,9 +97,9 @@ def keep_log(call: Call, profile: str, release: str) -> LogKept:
     return {"kept": True}
 
 
-def log(call: Call, profile: str, release: str, limit: int = 262144) -> KeptLog:
+def log(call: Call, profile: str, unit: str, release: str, limit: int = 262144) -> KeptLog:
     """The end of a release's kept log, at most `limit` bytes; `text` is None where none is kept."""
-    path = os.path.join(_folder(call, profile, release), LOG)
+    path = os.path.join(_folder(call, profile, unit, release), LOG)
     if not os.path.exists(path):
         return {"text": None, "size": 0}
     found = read_piece(path, -limit, limit)

@@ -1,8 +1,8 @@
 """Releases, their manifests, the ledger and the lock of one profile on this host.
 
-The host is the truth: two controllers see the same. `@/profiles/<name>/` holds `releases/<id>/`,
-the links `current` and `previous`, `ledger.jsonl` and `lock`; `@/environments/<key>/seal.json`
-marks an environment that was proven whole.
+The host is the truth: two controllers see the same. `@/profiles/<name>/` holds `ledger.jsonl` and
+`lock`, `@/profiles/<name>/units/<unit>/` a unit's `releases/<id>/` and the links `current` and
+`previous`; `@/environments/<key>/seal.json` marks an environment that was proven whole.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ import fcntl
 import json
 import os
 import time
-from contextlib import suppress
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..core import layout
 from ..core.atomic_files import parse_object, read_json, relink, write_text
 from ..core.interface import AgentError, Call
 from ..core.regular_files import open_regular
 from ..wire.answers import Current, Held, Recorded, Releases
-from ..wire.records import BREAK, MANIFEST, SEAL, Check, wrong, wrong_entry
+from ..wire.records import BREAK, MANIFEST, SEAL, Check, wrong
 from ..wire.stored import Directory, SealBroken, Written
+from . import takeover
 
 LEDGER_TAIL = 50
 BROKEN = "broken.json"
 _held: Dict[str, int] = {}
-
-
-def _home(call: Call, profile: str) -> str:
-    return os.path.join(call.root, "profiles", profile)
 
 
 def _replace(path: str, text: str) -> None:
@@ -46,85 +43,62 @@ def _load(path: str, shape: Dict[str, Check]) -> Optional[Dict[str, Any]]:
     return None if found is None or wrong(found, shape) else found
 
 
-def _link(home: str, name: str) -> Optional[str]:
+def _link(call: Call, profile: str, unit: str, name: str) -> Optional[str]:
     try:
-        return os.path.basename(os.readlink(os.path.join(home, name)))
+        return os.path.basename(os.readlink(call.unit(profile, unit, name)))
     except FileNotFoundError:
         return None
 
 
-def _point(home: str, name: str, release: Optional[str]) -> None:
-    path = os.path.join(home, name)
+def _point(path: str, release: Optional[str]) -> None:
     if release is None:
         if os.path.lexists(path):
             os.unlink(path)
         return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     relink(os.path.join("releases", release), path)
 
 
-def _folders(path: str) -> List[str]:
-    """Hidden ones left out: those are on their way out."""
-    try:
-        found = [entry.name for entry in os.scandir(path) if entry.is_dir()]
-        return sorted(name for name in found if not name.startswith("."))
-    except FileNotFoundError:
-        return []
-
-
-def _ledger(home: str, last: int) -> List[Dict[str, Any]]:
-    try:
-        with open_regular(os.path.join(home, "ledger.jsonl")) as file:
-            lines = [line for line in file.read().split(b"\n") if line]
-    except FileNotFoundError:
-        return []
-    return [_entry(line) for line in (lines[-last:] if last else lines)]
-
-
-def _entry(line: bytes) -> Dict[str, Any]:
-    """An entry from its line. An unreadable line is reported as damaged and does not affect the
-    others.
-    """
-    with suppress(ValueError):
-        entry = parse_object(line)
-        if not wrong_entry(entry):
-            return entry
-    return {"kind": "damaged", "line": line[:200].decode("utf-8", "backslashreplace")}
-
-
-def state(call: Call, profile: str, last: int = LEDGER_TAIL) -> Releases:
-    """Everything a plan must know about a profile's releases.
+def state(call: Call, profile: str, unit: str, last: int = LEDGER_TAIL) -> Releases:
+    """Everything a plan must know about a unit's releases.
 
     Value: `current` and `previous` (ids or None), `releases` (id to manifest, None where a
     release was begun and never completed), `environments` (key to seal), `broken` (key of an
-    environment whose seal was broken to why), `ledger` (the last entries, oldest first).
+    environment whose seal was broken to why), `ledger` (its last entries, oldest first).
     """
-    home = _home(call, profile)
     seals, broken = _environments(os.path.join(call.root, "environments"))
-    releases = os.path.join(home, "releases")
+    releases = call.unit(profile, unit, "releases")
+    ours = [one for one in layout.entries(call.profile(profile)) if _of(one) in (unit, None)]
     return {
-        "current": _link(home, "current"),
-        "previous": _link(home, "previous"),
+        "current": _link(call, profile, unit, "current"),
+        "previous": _link(call, profile, unit, "previous"),
         "releases": {
             name: _load(os.path.join(releases, name, "manifest.json"), MANIFEST)
-            for name in _folders(releases)
+            for name in layout.folders(releases)
         },
         "environments": seals,
         "broken": broken,
-        "ledger": _ledger(home, last),
+        "ledger": ours[-last:],
     }
+
+
+def _of(entry: Dict[str, Any]) -> Optional[str]:
+    """The unit of an entry; None of one that is damaged. Older ones are of a profile's own."""
+    return None if entry.get("kind") == "damaged" else str(entry.get("unit", layout.MAIN))
 
 
 def profiles(call: Call) -> List[str]:
     """The names of the profiles that have something on this host."""
-    return _folders(os.path.join(call.root, "profiles"))
+    return layout.profiles(call.root)
 
 
 def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) -> Held:
     """Hold the profile's lock until this agent ends; error `locked` names who holds it.
 
-    A kernel lock: it cannot outlive its holder. `wait` is how many seconds to wait for it.
+    A kernel lock: it cannot outlive its holder. `wait` is how many seconds to wait for it. What
+    lies in an older layout is moved once it is held.
     """
-    home = _home(call, profile)
+    home = call.profile(profile)
     os.makedirs(home, exist_ok=True)
     fd = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + wait
@@ -134,9 +108,17 @@ def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) ->
             break
         except BlockingIOError:
             if time.monotonic() >= deadline or call.cancelled.wait(0.2):
-                named = os.pread(fd, 65536, 0).decode("utf-8", "replace")
+                named = os.pread(fd, 65536, 0)
                 os.close(fd)
-                raise AgentError("locked", "another run holds the lock", _named(named)) from None
+                raise _locked(named) from None
+    try:
+        takeover.take_over(call.root, profile)
+    except BaseException as error:
+        os.close(fd)
+        if isinstance(error, takeover.Busy):
+            with open_regular(str(error)) as file:
+                raise _locked(file.read(65536)) from None
+        raise
     try:
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps(dict(holder, since=time.time())).encode("utf-8"), 0)
@@ -149,16 +131,17 @@ def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) ->
     return {"held": True}
 
 
-def _named(text: str) -> Dict[str, Any]:
+def _locked(holder: bytes) -> AgentError:
     try:
-        return parse_object(text.encode())
+        named = parse_object(holder)
     except ValueError:
-        return {"run": "unknown"}
+        named = {"run": "unknown"}
+    return AgentError("locked", "another run holds the lock", named)
 
 
-def prepare(call: Call, profile: str, release: str, environment: str) -> Directory:
+def prepare(call: Call, profile: str, unit: str, release: str, environment: str) -> Directory:
     """Make a release's directory and its link to the environment."""
-    directory = os.path.join(_home(call, profile), "releases", release)
+    directory = os.path.join(call.unit(profile, unit, "releases"), release)
     os.makedirs(directory, exist_ok=True)
     link = os.path.join(directory, "environment")
     wanted = os.path.relpath(os.path.join(call.root, "environments", environment), directory)
@@ -167,9 +150,9 @@ def prepare(call: Call, profile: str, release: str, environment: str) -> Directo
     return {"directory": directory}
 
 
-def seal(call: Call, profile: str, release: str, manifest: Dict[str, Any]) -> Written:
+def seal(call: Call, profile: str, unit: str, release: str, manifest: Dict[str, Any]) -> Written:
     """Write a release's manifest: from now on the release is complete."""
-    path = os.path.join(_home(call, profile), "releases", release, "manifest.json")
+    path = os.path.join(call.unit(profile, unit, "releases"), release, "manifest.json")
     _replace(path, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
     return {"path": path}
 
@@ -203,7 +186,7 @@ def _environments(top: str) -> Tuple[Dict[str, Any], Dict[str, List[str]]]:
     """Every environment's seal, and of those whose seal was broken (or is damaged) why."""
     seals: Dict[str, Any] = {}
     broken: Dict[str, List[str]] = {}
-    for key in _folders(top):
+    for key in layout.folders(top):
         paths = [os.path.join(top, key, name) for name in ("seal.json", BROKEN)]
         seals[key], told = (_load(path, shape) for path, shape in zip(paths, (SEAL, BREAK)))
         damaged = [
@@ -219,32 +202,35 @@ def _environments(top: str) -> Tuple[Dict[str, Any], Dict[str, List[str]]]:
 
 
 def switch(
-    call: Call, profile: str, release: Optional[str], keep_previous: bool = False
+    call: Call, profile: str, unit: str, release: Optional[str], keep_previous: bool = False
 ) -> Current:
     """Make `release` current; the one that was becomes previous unless `keep_previous`."""
-    home = _home(call, profile)
-    current = _link(home, "current")
-    if release is not None and not os.path.isdir(os.path.join(home, "releases", release)):
+    releases = call.unit(profile, unit, "releases")
+    current = _link(call, profile, unit, "current")
+    if release is not None and not os.path.isdir(os.path.join(releases, release)):
         raise AgentError("no-release", "there is no release %s" % release)
     if release != current:
         if not keep_previous and current is not None:
-            _point(home, "previous", current)
-        _point(home, "current", release)
-    return {"current": _link(home, "current"), "previous": _link(home, "previous")}
+            _point(call.unit(profile, unit, "previous"), current)
+        _point(call.unit(profile, unit, "current"), release)
+    return {
+        "current": _link(call, profile, unit, "current"),
+        "previous": _link(call, profile, unit, "previous"),
+    }
 
 
 def record(call: Call, profile: str, entry: Dict[str, Any]) -> Recorded:
     """Append one entry to the ledger, on disk before the answer; gives its `time`."""
-    home = _home(call, profile)
+    home = call.profile(profile)
     os.makedirs(home, exist_ok=True)
     now = time.time()
     line = json.dumps(dict(entry, time=now), sort_keys=True) + "\n"
-    fd = os.open(os.path.join(home, "ledger.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    fd = os.open(os.path.join(home, layout.LEDGER), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         # A line that a crash cut off must not swallow this one.
         size = os.fstat(fd).st_size
         if size:
-            with open(os.path.join(home, "ledger.jsonl"), "rb") as file:
+            with open(os.path.join(home, layout.LEDGER), "rb") as file:
                 file.seek(size - 1)
                 if file.read(1) != b"\n":
                     line = "\n" + line
@@ -260,7 +246,7 @@ def record(call: Call, profile: str, entry: Dict[str, Any]) -> Recorded:
 
 def ledger(call: Call, profile: str, last: int = 0) -> List[Dict[str, Any]]:
     """The last entries of the ledger, oldest first; all of them for 0."""
-    return _ledger(_home(call, profile), last)
+    return layout.entries(call.profile(profile), last)
 
 
 OPERATIONS = (

@@ -1,6 +1,6 @@
 """Supervises one server, apart from the agent that started it.
 
-Directory of a server (`@/profiles/NAME/server`)::
+Directory of a server (`@/profiles/PROFILE/units/UNIT/server`)::
 
     spec.json      argv, env, cwd, log, release, limits, watched files
     secrets.json   secret variables, mode 0600

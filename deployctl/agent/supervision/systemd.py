@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Optional
 
+from ..core import layout
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError, Call
 
@@ -55,16 +56,22 @@ def usable() -> Optional[str]:
     return None
 
 
-def unit_name(root: str, name: str) -> str:
-    """The unit's name; another root than the default one is distinguished by a digest."""
+def service_name(root: str, profile: str, unit: str) -> str:
+    """The service of a unit. No profile's name has a colon: two units never share a service."""
+    return older_name(root, profile if unit == layout.MAIN else "%s:%s" % (profile, unit))
+
+
+def older_name(root: str, name: str) -> str:
+    """A service by the name that people call its unit; another root than the default one is
+    distinguished by a digest."""
     if os.path.abspath(root) == DEFAULT_ROOT:
         return "deployctl-%s.service" % name
     return "deployctl-%s-%s.service" % (name, hashlib.sha256(root.encode()).hexdigest()[:8])
 
 
-def start(call: Call, name: str, argv: List[str], grace: float) -> None:
-    """Write, enable and start the unit; error `systemd` with systemctl's own words."""
-    unit = unit_name(call.root, name)
+def start(call: Call, unit: str, name: str, argv: List[str], grace: float) -> None:
+    """Write, enable and start a service for the server that people call `name`; error `systemd`
+    with systemctl's own words."""
     text = TEMPLATE.format(
         name=name, command=" ".join(map(_quoted, argv)), patience=int(grace) + 60
     )
@@ -79,15 +86,15 @@ def start(call: Call, name: str, argv: List[str], grace: float) -> None:
     _systemctl(call, "start", unit)
 
 
-def stop(call: Call, name: str) -> None:
+def stop(call: Call, unit: str) -> None:
     """Stop the unit with all of its control group, and do not start it at boot any more."""
-    disable(call, name)
-    _systemctl(call, "stop", unit_name(call.root, name), may_fail=True)
+    disable(unit)
+    _systemctl(call, "stop", unit, may_fail=True)
 
 
-def disable(call: Call, name: str) -> None:
+def disable(unit: str) -> None:
     """Do not start the unit at boot any more, if there is one."""
-    link = os.path.join(WANTS, unit_name(call.root, name))
+    link = os.path.join(WANTS, unit)
     if os.path.islink(link):
         os.unlink(link)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from ..core import layout
 from ..core.atomic_files import boot_id, read_json
-from ..core.interface import AgentError, Call
+from ..core.interface import Call
 from ..processes import processes
 from . import server
 
@@ -31,11 +31,14 @@ def alive(record: Dict[str, Any], who: Dict[str, Any]) -> bool:
 class Unit:
     """One supervised server's directory and what is recorded there."""
 
-    def __init__(self, call: Call, name: str) -> None:
-        if not re.match(r"^[a-z0-9][a-z0-9._-]{0,62}$", name):
-            raise AgentError("bad-name", "%r cannot name a unit" % name)
-        self.name = name
-        self.directory = call.path("@/profiles/%s/server" % name)
+    def __init__(self, call: Call, profile: str, unit: str) -> None:
+        self.profile, self.unit = profile, unit
+        self.directory = call.unit(profile, unit, "server")
+
+    @property
+    def name(self) -> str:
+        """What people call it: the profile's own unit has its name."""
+        return self.profile if self.unit == layout.MAIN else "%s.%s" % (self.profile, self.unit)
 
     def file(self, name: str) -> str:
         return os.path.join(self.directory, name)

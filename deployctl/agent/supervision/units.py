@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..core import inheritance
+from ..core import inheritance, layout
 from ..core.archive import archive
 from ..core.atomic_files import read_json, write_json
 from ..core.interface import AgentError, Call
@@ -44,7 +44,7 @@ def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
     return "starting" if supervised else "lost"
 
 
-def state(call: Call, name: str) -> UnitState:
+def state(call: Call, profile: str, unit: str) -> UnitState:
     """What has become of the server: state, process, release, and every process it consists of.
 
     `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
@@ -52,7 +52,16 @@ def state(call: Call, name: str) -> UnitState:
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
     """
-    unit = Unit(call, name)
+    return _state(Unit(call, profile, unit))
+
+
+def listing(call: Call, profile: str) -> Dict[str, UnitState]:
+    """The state of every unit that a profile has here, by name."""
+    call.profile(profile)
+    return {unit: state(call, profile, unit) for unit in layout.units(call.root, profile)}
+
+
+def _state(unit: Unit) -> UnitState:
     spec = unit.spec()
     if spec is None:
         return {"state": "absent", "pid": None, "start": None, "release": None, "members": []}
@@ -83,7 +92,8 @@ def state(call: Call, name: str) -> UnitState:
 
 def start(
     call: Call,
-    name: str,
+    profile: str,
+    unit: str,
     argv: List[str],
     release: str,
     env: Optional[Dict[str, str]] = None,
@@ -101,33 +111,35 @@ def start(
     after failures only from `keep` on. Errors: `running` where one runs already, `not-started`
     where no process came to be, `cancelled` where it was given up before.
     """
-    unit = Unit(call, name)
+    files = Unit(call, profile, unit)
     spec = {
         "serial": "%d-%d" % (time.time_ns(), os.getpid()),
         "kind": _kind(supervisor),
+        "service": systemd.service_name(call.root, profile, unit),
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
         "umask": call.umask,
-        "log": call.path(log) if log else unit.file("server.log"),
+        "log": call.path(log) if log else files.file("server.log"),
         "release": release,
         "grace": grace,
         "watch": {name: call.path(name) for name in watch or ()},
         "limits": dict(LIMITS, **(limits or {})),
     }
-    with unit.alone():
-        now = state(call, name)
+    with files.alone():
+        now, before = _state(files), files.spec() or {}
         if now["state"] in ENDED and now["supervised"]:
             # The last one's supervisor is on its way out; until then it keeps the next one out.
-            _end_supervisor(unit.record((unit.spec() or {}).get("serial")), grace)
-            now = state(call, name)
+            _end_supervisor(files.record(before.get("serial")), grace)
+            now = _state(files)
         if now["state"] in ("running", "starting") or now["members"]:
-            raise AgentError("running", "unit %s runs already, pid %s" % (name, now["pid"]), now)
+            said = "unit %s runs already, pid %s" % (files.name, now["pid"])
+            raise AgentError("running", said, now)
         if call.cancelled.is_set():
-            raise AgentError("cancelled", "the start of unit %s was given up" % name)
-        _write(unit, spec, secrets)
-        _supervise(call, unit, spec)
-        return _await_start(call, unit, str(spec["serial"]))
+            raise AgentError("cancelled", "the start of unit %s was given up" % files.name)
+        _write(files, spec, secrets)
+        _supervise(call, files, spec, _service(call, files, before))
+        return _await_start(files, str(spec["serial"]))
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
@@ -165,15 +177,21 @@ def _kind(supervisor: str) -> str:
     return "systemd" if supervisor != "agent" and obstacle is None else "agent"
 
 
-def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
+def _service(call: Call, unit: Unit, spec: Dict[str, Any]) -> str:
+    """The systemd service of a start; an older one's had the name that people call the unit."""
+    return str(spec.get("service") or systemd.older_name(call.root, unit.name))
+
+
+def _supervise(call: Call, unit: Unit, spec: Dict[str, Any], before: str) -> None:
     program = unit.file("supervisor.pyz")
     shutil.copyfile(archive(), program)
     argv = [sys.executable, "-I", program, "server", unit.directory]
-    if spec["kind"] == "systemd":
-        systemd.start(call, unit.name, argv, spec["grace"])
-        return
     if systemd.usable() is None:
-        systemd.disable(call, unit.name)
+        for service in {before, spec["service"]}:
+            systemd.disable(service)
+    if spec["kind"] == "systemd":
+        systemd.start(call, spec["service"], unit.name, argv, spec["grace"])
+        return
     subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -186,40 +204,44 @@ def _supervise(call: Call, unit: Unit, spec: Dict[str, Any]) -> None:
     )
 
 
-def _await_start(call: Call, unit: Unit, serial: str, patience: float = 30.0) -> UnitState:
+def _await_start(unit: Unit, serial: str, patience: float = 30.0) -> UnitState:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if unit.record(serial).get("state") not in (None, "starting"):
-            return state(call, unit.name)
+            return _state(unit)
         # Not given up half way: whoever stops it then must find what there is to stop.
         time.sleep(0.02)
     raise AgentError("not-started", "no process of unit %s after %g s" % (unit.name, patience))
 
 
 def keep(
-    call: Call, name: str, pid: Optional[int] = None, start: Optional[int] = None
+    call: Call,
+    profile: str,
+    unit: str,
+    pid: Optional[int] = None,
+    start: Optional[int] = None,
 ) -> UnitState:
     """This process was proven (None: it was not asked): restart after failures from now on."""
-    unit = Unit(call, name)
-    write_json(unit.file("kept"), {"pid": pid, "start": start})
-    return state(call, name)
+    files = Unit(call, profile, unit)
+    write_json(files.file("kept"), {"pid": pid, "start": start})
+    return _state(files)
 
 
-def stop(call: Call, name: str, grace: float = 20.0, load: str = "") -> UnitStopped:
+def stop(call: Call, profile: str, unit: str, grace: float = 20.0, load: str = "") -> UnitStopped:
     """End the server, its engine cores and its workers; returns who went how.
 
     `load` is the URL at which it counts its requests: `requests` then says how many were in flight
     and how many were cut off; None where it does not count them. `left` lists processes that
     survived even SIGKILL (stuck in a driver): a reboot is needed.
     """
-    unit = Unit(call, name)
-    if not os.path.isdir(unit.directory):
+    files = Unit(call, profile, unit)
+    if not os.path.isdir(files.directory):
         return _absent()
-    with unit.alone():
-        spec = unit.spec() or {}
+    with files.alone():
+        spec = files.spec() or {}
         tracks = LOAD_OPTION in spec.get("argv", ())
         with Watch(call, load if tracks else "", _drain(spec.get("argv", ()))) as watch:
-            stopped = _stop(call, unit, grace)
+            stopped = _stop(call, files, grace)
     stopped["requests"] = watch.told()
     return stopped
 
@@ -245,13 +267,13 @@ def _absent() -> UnitStopped:
 
 
 def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
-    name, spec = unit.name, unit.spec()
+    spec = unit.spec()
     if spec is None:
         return _absent()
-    before = state(call, name)
+    before = _state(unit)
     record = unit.record(spec["serial"])
     if spec["kind"] == "systemd":
-        systemd.stop(call, name)
+        systemd.stop(call, _service(call, unit, spec))
     _end_supervisor(record, float(spec["grace"]))
     # It may have restarted the server in the meantime.
     record = unit.record(spec["serial"]) or record
@@ -271,7 +293,7 @@ def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
         "gone": [m["pid"] for m in before["members"] if m["pid"] not in survivors],
         "killed": rest.killed,
         "left": [processes.describe_process(m) for m in left],
-        "state": state(call, name)["state"],
+        "state": _state(unit)["state"],
         "requests": {"in_flight": None, "cut_off": None},
     }
 
@@ -291,22 +313,22 @@ def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
         os.close(fd)
 
 
-def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> LogPart:
+def log(call: Call, profile: str, unit: str, offset: int = 0, limit: int = 65536) -> LogPart:
     """A part of the server's log from a byte offset, up to whole lines while it runs.
 
     A negative offset counts from the end. `offset` in the answer is where to go on; `turned`
     says that the file was rotated and reading began again.
     """
-    unit = Unit(call, name)
-    spec = unit.spec() or {}
-    record = unit.record(spec.get("serial"))
+    files = Unit(call, profile, unit)
+    spec = files.spec() or {}
+    record = files.record(spec.get("serial"))
     # Looked at before the log is: nothing comes after the last words of a process that is gone.
     runs = alive(record, record)
     data, begin, size = read_piece(spec.get("log", ""), offset, limit)
     whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == limit else b"")
     if not runs and len(data) < limit:
         whole = data
-    known = read_json(unit.file("secrets.json")) or {}
+    known = read_json(files.file("secrets.json")) or {}
     text = hidden(whole, forms(known.values())).decode("utf-8", "replace")
     return {
         "text": text,
@@ -316,4 +338,4 @@ def log(call: Call, name: str, offset: int = 0, limit: int = 65536) -> LogPart:
     }
 
 
-OPERATIONS = (state, start, keep, stop, log)
+OPERATIONS = (state, listing, start, keep, stop, log)

@@ -47,7 +47,9 @@ def _verdicts(value: Any) -> bool:
 
 
 ENTRY: Dict[str, Check] = {
-    **dict.fromkeys(("kind", "run", "phase", "outcome", "playbook", "why", "step", "line"), _text),
+    **dict.fromkeys(
+        ("kind", "run", "unit", "phase", "outcome", "playbook", "why", "step", "line"), _text
+    ),
     **dict.fromkeys(("release", "current", "error", "profile_digest"), _text_or_none),
     **dict.fromkeys(("changed", "failed"), _texts),
     "time": _number_or_none,

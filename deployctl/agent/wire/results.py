@@ -78,6 +78,7 @@ RESULTS: Dict[str, Any] = {
     "shipping.received": shipping.Received,
     "shipping.unpack": shipping.Unpacked,
     "units.keep": answers.UnitState,
+    "units.listing": Dict[str, answers.UnitState],
     "units.log": answers.LogPart,
     "units.start": answers.UnitState,
     "units.state": answers.UnitState,

@@ -97,8 +97,8 @@ class StoredRelease(TypedDict):
     bytes: int
 
 
-class StoredProfile(TypedDict):
-    """A profile's releases, and which of them are in use."""
+class StoredUnit(TypedDict):
+    """A unit's releases, and which of them are in use."""
 
     current: Optional[str]
     previous: Optional[str]
@@ -122,7 +122,7 @@ class StoredJob(Stored):
 class Inventory(TypedDict):
     """All that is stored on a host; `garbage.inventory` describes it."""
 
-    profiles: Dict[str, StoredProfile]
+    profiles: Dict[str, Dict[str, StoredUnit]]
     caches: Dict[str, Stored]
     environments: Dict[str, Stored]
     jobs: Dict[str, StoredJob]

@@ -10,13 +10,17 @@ from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.entries import made_from
 from deployctl.engine.ledger.rollback import resolve
+from deployctl.engine.run import front
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
-from deployctl.engine.strategies import slots
+from deployctl.engine.strategies.blue_green import other
 from deployctl.hosts.operations import release_status, releases
 from deployctl.hosts.session import Session
 from deployctl.steps import registry
+from deployctl.steps.identity import SLOTS
+from deployctl.steps.interface import Deployment
 from deployctl.steps.launch import LaunchStep
+from deployctl.steps.servers import siblings
 
 SCHEMA = "deployctl.diff/1"
 NEVER_DIFFERENT = {"name", "description", "extends", "notify"}
@@ -89,23 +93,22 @@ def _figure(manifest: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def _releases(session: Session, profile: Profile) -> tuple[Releases, dict[str, Any]]:
+def _releases(session: Session, wanted: Deployment) -> tuple[Releases, dict[str, Any]]:
     """A profile's releases as `releases.state` has them, those that failed among them, and those
-    alone. With slots, current is what the live one serves and previous what the other one did."""
-    serving = slots.serving(session, profile)
-    found, failed = _of_one(session, serving.name)
-    if slots.blue_green(profile):
-        name = f"{profile.name}.{slots.idle(profile, serving)}"
-        beside, more = _of_one(session, name)
+    alone. With two units, current is what the live one serves and previous what the other did."""
+    serving = front.serving(session, wanted)
+    found, failed = _of_one(session, serving)
+    if serving.unit in SLOTS:
+        beside, more = _of_one(session, siblings.of_unit(wanted, other(serving.unit)))
         found["releases"] = {**beside["releases"], **found["releases"]}
         found["previous"] = beside["current"]
         failed = {**more, **failed}
     return found, failed
 
 
-def _of_one(session: Session, name: str) -> tuple[Releases, dict[str, Any]]:
-    found = session.call(releases.state, profile=name, last=1)
-    failed = session.call(release_status.failed, profile=name)
+def _of_one(session: Session, wanted: Deployment) -> tuple[Releases, dict[str, Any]]:
+    found = session.call(releases.state, **wanted.unit_id, last=1)
+    failed = session.call(release_status.failed, **wanted.unit_id)
     # One that failed has no manifest, and what was noted of it is of the same form.
     found["releases"].update(failed)
     return found, failed
@@ -116,7 +119,7 @@ def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     is not there. `one` and `other` are ids, beginnings of ids, `current` or `previous`."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        found, failed = _releases(connected.session, profile)
+        found, failed = _releases(connected.session, Deployment(profile, host))
         ids = [resolve(profile.name, found, name) for name in (one, other)]
         old, new = (found["releases"][name] or {} for name in ids)
         errors = {name: failed[name]["error"] for name in ids if name in failed}

@@ -12,10 +12,10 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.run import front
 from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.next_steps import with_profile
 from deployctl.engine.run.plan import ask, questions, unanswered
-from deployctl.engine.strategies import slots
 from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed, UsageError
 from deployctl.hosts.operations import files
 from deployctl.hosts.session import Session
@@ -75,7 +75,7 @@ def on_hosts(profile: Profile) -> list[InUse]:
 
 
 def _in_use(session: Session, wanted: Deployment, answers: Answers, name: str) -> InUse:
-    """The config in use; `name` is the profile's, not that of its slot."""
+    """The config in use; a failure names the profile."""
     try:
         return _read(session, wanted, answers)
     except Unanswered as error:
@@ -136,7 +136,7 @@ def _as_wanted(used: InUse) -> Iterator[Check]:
 def _asked(profile: Profile, host: HostSettings, session: Session) -> tuple[Deployment, Answers]:
     if profile.drafter is None or profile.drafter.model is None:
         raise UsageError(f"profile {profile.name} has no drafter model")
-    wanted = Deployment(slots.serving(session, profile), host)
+    wanted = front.serving(session, Deployment(profile, host))
     answers, _ = ask(Connected(host, session, session), questions([DrafterStep()], wanted))
     return wanted, answers
 

@@ -11,10 +11,12 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.models import ModelSource
 from deployctl.config.profile import Profile
+from deployctl.engine.run import front
 from deployctl.engine.run.connect import connect
 from deployctl.errors import ConfigError, UsageError
 from deployctl.hosts.operations import files, releases
 from deployctl.steps import facts
+from deployctl.steps.identity import unit_home
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.models import sources
 from deployctl.steps.servers.serving import gpus_needed, secrets, serve_settings
@@ -124,9 +126,9 @@ def deployed(profile: Profile) -> Mapping[str, Any]:
     """
     host = profile.hosts[0]
     with connect(host) as connected:
-        state = connected.session.call(releases.state, profile=profile.name)
-        current = state["current"]
-        path = f"@/profiles/{profile.name}/releases/{current}/launch.json"
+        unit = front.serving(connected.session, Deployment(profile, host)).unit_id
+        current = connected.session.call(releases.state, **unit)["current"]
+        path = f"{unit_home(unit)}/releases/{current}/launch.json"
         found = connected.session.call(files.read, path=path) if current else None
     if found is None or not found["exists"]:
         raise UsageError(

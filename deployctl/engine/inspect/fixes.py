@@ -11,8 +11,9 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.engine.run.connect import connect
 from deployctl.errors import DeployError, UsageError
-from deployctl.hosts.operations import environment, modules, releases
+from deployctl.hosts.operations import environment, modules, releases, units
 from deployctl.hosts.session import Session
+from deployctl.steps.identity import UnitId, full_name, unit_home
 from deployctl.vllm.fixes.registry import probe_source
 
 LIMIT = 120.0
@@ -62,11 +63,13 @@ def _current(session: Session) -> dict[str, str]:
     """The environments' packages by the profiles that serve them."""
     found = {}
     for profile in session.call(releases.profiles):
-        current = session.call(releases.state, profile=profile)["current"]
-        if current is not None:
-            place = f"@/profiles/{profile}/releases/{current}/environment"
-            facts = session.call(environment.complete, environment=place)
-            found[f"{profile} {current}"] = str(facts["site_packages"])
+        for name in session.call(units.listing, profile=profile):
+            unit: UnitId = {"profile": profile, "unit": name}
+            current = session.call(releases.state, **unit)["current"]
+            if current is not None:
+                place = f"{unit_home(unit)}/releases/{current}/environment"
+                facts = session.call(environment.complete, environment=place)
+                found[f"{full_name(profile, name)} {current}"] = str(facts["site_packages"])
     return found
 
 

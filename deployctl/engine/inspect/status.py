@@ -9,11 +9,11 @@ from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent, HttpAnswer, Listener, Releases, UnitState
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine.run import recovery
+from deployctl.engine.run import front, recovery
 from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.plan import ask
-from deployctl.engine.strategies import slots
+from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import NotReady, UsageError
 from deployctl.hosts.operations import files, jobs, network, release_status, releases, units
 from deployctl.hosts.session import Call, Session
@@ -21,6 +21,8 @@ from deployctl.steps import registry
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.facts import NO_UNIT, PORT, RELEASES, UNIT, known_releases, known_unit
 from deployctl.steps.gpus import gpu_snapshot
+from deployctl.steps.identity import FRONT as FRONT_UNIT
+from deployctl.steps.identity import UnitId, unit_home
 from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.ready import HEALTH
@@ -42,31 +44,32 @@ UNREACHED = {"healthy": False, "state": "unknown"}
 """What is known of a host that could not be asked."""
 
 
-def _questions(profile: Profile) -> dict[str, Question[Any]]:
-    name, serve, url = profile.name, profile.serve, base_url(profile)
+def _questions(wanted: Deployment) -> dict[str, Question[Any]]:
+    unit, serve, url = wanted.unit_id, wanted.profile.serve, base_url(wanted.profile)
+    config = f"{unit_home(unit)}/current/drafter/config.json"
     asked: list[Question[Any]] = [
-        Question(RELEASES, Call(releases.state, profile=name, last=20)),
-        Question(UNIT, Call(units.state, name=name)),
+        Question(RELEASES, Call(releases.state, **unit, last=20)),
+        Question(UNIT, Call(units.state, **unit)),
         Question(PORT, Call(network.listener, port=serve.port)),
         Question(HEALTH, Call(network.http, method="GET", url=f"{url}/health", timeout=5)),
-        Question(CONFIG, Call(files.read, path=f"@/profiles/{name}/current/drafter/config.json")),
+        Question(CONFIG, Call(files.read, path=config)),
     ]
-    return {question.key: question for question in (*asked, *life.questions(profile))}
+    return {question.key: question for question in (*asked, *life.questions(wanted.profile))}
 
 
 def survey(profile: Profile) -> dict[str, Any]:
     """What serves on each host, since when, healthy or not; one round trip a host."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        serving = slots.serving(connected.session, profile)
+        serving = front.serving(connected.session, Deployment(profile, host))
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
         if life.waits(answers) and _answers(answers.get(HEALTH)):
-            answers = answers.renewed(_made(serving, connected))
-        found = {**_host(answers), "unit": serving.name}
+            answers = answers.renewed(_made(serving.profile, connected))
+        found = {**_host(answers), "unit": serving.unit_name}
         if found["state"] in GONE:
-            found |= left(Deployment(serving, host), connected)
-        return _with_front(found, answers) if slots.blue_green(profile) else found
+            found |= left(serving, connected)
+        return _with_front(found, answers) if strategy(profile).beside else found
 
     hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
@@ -97,11 +100,11 @@ def left(wanted: Deployment, connected: Connected) -> dict[str, Any]:
 
 
 def _front_questions(profile: Profile) -> dict[str, Question[Any]]:
-    """What stands before the slots of a blue-green profile: clients reach them through it alone."""
-    if not slots.blue_green(profile):
+    """The front before the units of a profile with several: clients reach them through it alone."""
+    if not strategy(profile).beside:
         return {}
     return {
-        FRONT: Question(FRONT, Call(units.state, name=profile.name)),
+        FRONT: Question(FRONT, Call(units.state, profile=profile.name, unit=FRONT_UNIT)),
         FRONT_PORT: Question(FRONT_PORT, Call(network.listener, port=profile.serve.port)),
         FRONT_LEDGER: Question(FRONT_LEDGER, Call(releases.ledger, profile=profile.name)),
     }
@@ -112,7 +115,7 @@ def _with_front(found: dict[str, Any], answers: Answers) -> dict[str, Any]:
     front = {"state": unit["state"], "listening": port and port["listening"]}
     healthy = found["healthy"] and front == {"state": "running", "listening": True}
     entries = answers.get(FRONT_LEDGER) or []
-    # The whole run's, beside which a slot keeps those of its own part.
+    # Of both units: the last run may have worked in the other one.
     runs = {"last_run": _last_run(entries), "open_run": recovery.open_entry(entries)}
     return {**found, **(runs if entries else {}), "front": front, "healthy": healthy}
 
@@ -259,23 +262,23 @@ def log(
             text = _of_release(session, profile, release)
             yield "".join(text.splitlines(keepends=True)[-lines:])
             return
-        name = slots.serving(session, profile).name
-        text, offset = _tail(session, name, job)
+        unit = front.serving(session, Deployment(profile, profile.hosts[0])).unit_id
+        text, offset = _tail(session, unit, job)
         if not text:
-            _check_written(session, profile, name, job)
+            _check_written(session, profile, unit, job)
         yield "".join(text.splitlines(keepends=True)[-lines:])
         while follow:
-            text, offset = _more(session, name, job, offset)
+            text, offset = _more(session, unit, job, offset)
             if text:
                 yield text
 
 
-def _check_written(session: Session, profile: Profile, name: str, job: str | None) -> None:
+def _check_written(session: Session, profile: Profile, unit: UnitId, job: str | None) -> None:
     """Raise where there is nothing of which there could be a log."""
     if job is not None and session.call(jobs.state, id=job)["state"] == "none":
         known = [one["id"] for one in session.call(jobs.listing)]
         raise UsageError(f"there is no job {job}", next=f"jobs: {', '.join(known) or 'none'}")
-    if job is None and session.call(units.state, name=name)["state"] == "absent":
+    if job is None and session.call(units.state, **unit)["state"] == "absent":
         raise NotReady(
             profile.hosts[0].name,
             "logs",
@@ -291,15 +294,16 @@ TAIL_BYTES = 256 * 1024
 def _of_release(session: Session, profile: Profile, named: str) -> str:
     """The log of a release's server: the one that ran last, or what was kept when it failed."""
     known: list[str] = []
-    for name in (profile.name, *(f"{profile.name}.{slot}" for slot in slots.SLOTS)):
-        there = session.call(releases.state, profile=name, last=1)["releases"]
+    for name, now in session.call(units.listing, profile=profile.name).items():
+        unit: UnitId = {"profile": profile.name, "unit": name}
+        there = session.call(releases.state, **unit, last=1)["releases"]
         known += there
         for release in there:
             if not release.startswith(named):
                 continue
-            kept = session.call(release_status.log, profile=name, release=release, limit=TAIL_BYTES)
-            if session.call(units.state, name=name)["release"] == release:
-                return _tail(session, name, None)[0]
+            if now["release"] == release:
+                return _tail(session, unit, None)[0]
+            kept = session.call(release_status.log, **unit, release=release, limit=TAIL_BYTES)
             if kept["text"] is not None:
                 return kept["text"]
     raise UsageError(
@@ -309,14 +313,14 @@ def _of_release(session: Session, profile: Profile, named: str) -> str:
     )
 
 
-def _tail(session: Session, name: str, job: str | None) -> tuple[str, int]:
-    return _more(session, name, job, -TAIL_BYTES)
+def _tail(session: Session, unit: UnitId, job: str | None) -> tuple[str, int]:
+    return _more(session, unit, job, -TAIL_BYTES)
 
 
-def _more(session: Session, name: str, job: str | None, offset: int) -> tuple[str, int]:
+def _more(session: Session, unit: UnitId, job: str | None, offset: int) -> tuple[str, int]:
     """What the log holds from `offset` (from its end where negative)."""
     if job is not None:
         found = session.call(jobs.log, id=job, offset=offset, limit=TAIL_BYTES)
         return found["text"], found["offset"]
-    part = session.call(units.log, name=name, offset=offset, limit=TAIL_BYTES)
+    part = session.call(units.log, **unit, offset=offset, limit=TAIL_BYTES)
     return part["text"], part["offset"]

@@ -31,6 +31,7 @@ def begun(
     return {
         "kind": "begin",
         **holder(run.run),
+        "unit": host.unit,
         "playbook": run.playbook,
         "profile_digest": profile_digest(profile),
         "release": host.release,
@@ -63,9 +64,14 @@ def phase(
     `changed` are the steps that have changed something until now, `step` the one that begins.
     """
     changed = [s.step for s in host.steps if s.status == "changed"]
-    entry = {"kind": "phase", "run": run.run, "release": host.release, "phase": name}
+    about = {"run": run.run, "unit": host.unit, "release": host.release}
     more = {"why": why, "step": step, "changed": changed}
-    return {**entry, **{key: value for key, value in more.items() if value}}
+    return {
+        "kind": "phase",
+        **about,
+        "phase": name,
+        **{key: value for key, value in more.items() if value},
+    }
 
 
 def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
@@ -73,6 +79,7 @@ def ended(run: RunRecord, host: HostRecord, outcome: str) -> dict[str, Any]:
     return {
         "kind": "end",
         "run": run.run,
+        "unit": host.unit,
         "playbook": run.playbook,
         "release": host.release,
         "outcome": outcome,

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployctl.agent.wire.stored import Inventory, Stored, StoredProfile, StoredRelease
+from deployctl.agent.wire.stored import Inventory, Stored, StoredRelease, StoredUnit
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger import lock
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
-from deployctl.engine.strategies.slots import SLOTS
 from deployctl.errors import RemoteError
 from deployctl.hosts.operations import garbage, releases
 from deployctl.hosts.session import Call
@@ -24,38 +23,39 @@ UNFINISHED = (".part", ".incoming")
 
 @dataclass(frozen=True)
 class Doomed:
-    """One thing to remove: a release of `profile`, or an entry of a shared kind. Bytes."""
+    """One thing to remove: a release of one unit, or an entry of a shared kind. Bytes."""
 
     kind: str
     name: str
     bytes: int
     why: str
     profile: str = ""
+    unit: str = ""
 
 
-def kept_releases(profile: StoredProfile, keep: int) -> dict[str, str]:
-    """The releases of a profile that stay, each with why: current, previous, running, the newest
+def kept_releases(unit: StoredUnit, keep: int) -> dict[str, str]:
+    """The releases of a unit that stay, each with why: current, previous, running, the newest
     sealed ones up to `keep` beside those, and as many that were prepared and not yet launched
     (the newest at the least: it is what the next run is to switch to)."""
     kept = {
         name: role
         for role, name in (
-            ("running", profile["running"]),
-            ("previous", profile["previous"]),
-            ("current", profile["current"]),
+            ("running", unit["running"]),
+            ("previous", unit["previous"]),
+            ("current", unit["current"]),
         )
         if name
     }
     others = [
         (release["sealed"], name)
-        for name, release in profile["releases"].items()
+        for name, release in unit["releases"].items()
         if release["sealed"] is not None and name not in kept
     ]
     for _, name in sorted(others, reverse=True)[:keep]:
         kept[name] = "among the newest good ones"
     prepared = [
         (release["prepared"], name)
-        for name, release in profile["releases"].items()
+        for name, release in unit["releases"].items()
         if release["prepared"] is not None and name not in kept
     ]
     for _, name in sorted(prepared, reverse=True)[: max(keep, 1)]:
@@ -66,18 +66,18 @@ def kept_releases(profile: StoredProfile, keep: int) -> dict[str, str]:
 def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
     """What goes. Pure. Other profiles keep all of their releases, and with them what they use;
     a job that runs keeps what it makes."""
-    family = (profile, *(f"{profile}.{slot}" for slot in SLOTS))
     gone: list[Doomed] = []
     staying: list[StoredRelease] = []
-    for name, found in inventory["profiles"].items():
-        kept = kept_releases(found, keep) if name in family else None
+    units = ((n, u, found) for n, own in inventory["profiles"].items() for u, found in own.items())
+    for name, unit, found in units:
+        kept = kept_releases(found, keep) if name == profile else None
         for release, facts in found["releases"].items():
             if kept is None or release in kept:
                 staying.append(facts)
             else:
                 proven = facts["sealed"] is not None or facts["prepared"] is not None
                 why = "older than the kept ones" if proven else "never proven"
-                gone.append(Doomed("releases", release, facts["bytes"], why, name))
+                gone.append(Doomed("releases", release, facts["bytes"], why, name, unit))
     used = {text for facts in staying for text in (*facts["models"], *facts["mentions"])}
     used |= {str(facts["environment"]) for facts in staying}
     at_work = {n: job for n, job in inventory["jobs"].items() if job["state"] == "running"}
@@ -140,6 +140,7 @@ def _host(
 
 
 def _remove(connected: Connected, one: Doomed) -> str | None:
-    call = Call(garbage.remove, kind=one.kind, name=one.name, profile=one.profile)
+    about = {"kind": one.kind, "name": one.name, "profile": one.profile, "unit": one.unit}
+    call = Call(garbage.remove, **about)
     (answer,) = connected.session.ask((call,))
     return answer.message if isinstance(answer, RemoteError) else None

@@ -65,7 +65,9 @@ def previous_deployment(
     Raises `StagingFailed` where this version cannot read that any more.
     """
     try:
-        profile = kept_profile(manifest["wanted"])
+        # An older one of a slot gives it a name of its own.
+        named = {"name": wanted.profile.name}
+        profile = kept_profile(manifest["wanted"]).model_copy(update=named)
         environment = str(manifest["identity"]["environment"])
     except (ValidationError, KeyError, TypeError) as error:
         raise StagingFailed(
@@ -79,7 +81,7 @@ def previous_deployment(
         wanted,
         profile=profile,
         skip=frozenset(manifest.get("skip", ())),
-        pinned=ReleasePaths(profile.name, release, environment),
+        pinned=ReleasePaths(profile.name, release, environment, wanted.unit),
     )
 
 

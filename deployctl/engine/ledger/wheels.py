@@ -10,7 +10,7 @@ from deployctl.config.profile import Profile
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.errors import UsageError
-from deployctl.hosts.operations import environment, jobs, releases
+from deployctl.hosts.operations import environment, jobs, releases, units
 from deployctl.hosts.session import Session
 from deployctl.steps.build import BuildStep
 
@@ -50,13 +50,14 @@ def users(session: Session) -> dict[str, list[str]]:
     """Wheels by key, with the profiles one of whose releases was installed from them."""
     found: dict[str, list[str]] = {}
     for profile in session.call(releases.profiles):
-        state = session.call(releases.state, profile=profile)
-        for manifest in state["releases"].values():
-            built = (manifest or {}).get("identity", {}).get("environment")
-            seal = state["environments"].get(built) or {}
-            key = seal.get("evidence", {}).get(BuildStep.name, {}).get("wheel")
-            if key and profile not in found.setdefault(key, []):
-                found[key].append(profile)
+        for unit in session.call(units.listing, profile=profile):
+            state = session.call(releases.state, profile=profile, unit=unit)
+            for manifest in state["releases"].values():
+                built = (manifest or {}).get("identity", {}).get("environment")
+                seal = state["environments"].get(built) or {}
+                key = seal.get("evidence", {}).get(BuildStep.name, {}).get("wheel")
+                if key and profile not in found.setdefault(key, []):
+                    found[key].append(profile)
     return found
 
 

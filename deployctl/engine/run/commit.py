@@ -28,7 +28,7 @@ def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
     if starts or (gates_only and _serves_release(work)):
         requests.append(_seal(run, work, gates_only))
     if starts:
-        requests.append(switch.point(work.wanted.profile.name, work.release.release))
+        requests.append(switch.point(work.release))
     elif any(map(plan.has, RELEASE_PARTS)) and not switch.manifest_of(work, work.release.release):
         requests.append(_prepared(run, work))
     if starts:
@@ -39,8 +39,8 @@ def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
 
 def _prepared(run: RunRecord, work: Work) -> Call[str]:
     told = {"run": run.run, "evidence": ledger.brief(work.evidence)}
-    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
-    return Call(release_status.write, **arguments, kind="prepared", told=told)
+    unit, release = work.release.unit_id, work.release.release
+    return Call(release_status.write, **unit, release=release, kind="prepared", told=told)
 
 
 def _serves_release(work: Work) -> bool:
@@ -54,15 +54,15 @@ def _serves_release(work: Work) -> bool:
 def _seal(run: RunRecord, work: Work, gates_only: bool) -> Call[Written]:
     before = switch.manifest_of(work, work.release.release)
     evidence = {**before.get("evidence", {}), **work.evidence}
-    arguments = {"profile": work.wanted.profile.name, "release": work.release.release}
+    unit, release = work.release.unit_id, work.release.release
     if gates_only or work.wanted.pinned is not None:
         # Measured or served again: what a release was built from stays what it was.
         kept = {**before, "evidence": ledger.brief(evidence), "sealed_by": run.run}
-        return Call(releases.seal, **arguments, manifest=kept)
+        return Call(releases.seal, **unit, release=release, manifest=kept)
     identity = release_identity(work.wanted, work.answers)
     manifest = ledger.manifest(work.wanted, work.record, identity, evidence)
     # The evidence of an earlier seal comes without them; the same id stands on the same packages.
     manifest["packages"] = manifest["packages"] or before.get("packages")
     manifest["sealed_by"] = run.run
     manifest["gpu"] = ledger.gpu(work.answers.get(GPUS))
-    return Call(releases.seal, **arguments, manifest=manifest)
+    return Call(releases.seal, **unit, release=release, manifest=manifest)

@@ -15,13 +15,13 @@ from deployctl.cancel import Cancelled, Token, watching
 from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine.run import events, next_steps
+from deployctl.engine.run import events, front, next_steps
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.placement import groups, placements
-from deployctl.engine.run.plan import HostPlan, ask, make, questions, select
+from deployctl.engine.run.plan import HostPlan, ask, make, questions, select, stays
 from deployctl.engine.run.pool import Job, Slots
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
 from deployctl.engine.run.resolve import Resolution, settle
@@ -29,12 +29,12 @@ from deployctl.engine.run.signals import Signals
 from deployctl.engine.run.turns import HeldBack, Turns
 from deployctl.engine.run.worker import Worker
 from deployctl.engine.shipping.meeting import Meeting
-from deployctl.engine.strategies import slots
-from deployctl.engine.strategies.blue_green import BlueGreenRun
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import DeployError, Interrupted
 from deployctl.steps import registry
+from deployctl.steps.identity import MAIN
 from deployctl.steps.interface import Deployment, Step
+from deployctl.steps.servers import siblings
 
 HEARS = 0.05
 """Seconds after which a signal is heard for certain."""
@@ -87,7 +87,7 @@ def run(
     meeting = Meeting(profile, slots_free)
     resolution = Resolution(names)
     workers = [
-        Worker(record, host, wanted, steps, options, listen, hooks, resolution, turns, meeting)
+        Worker(record, host, wanted, steps, options, listen, resolution, turns, meeting, hooks)
         for wanted, host in zip(deployments(profile, playbook, options), hosts, strict=True)
     ]
     with Signals(token):
@@ -146,13 +146,10 @@ def _carry_out(workers: Sequence[Worker], token: Token) -> None:
 def _host(worker: Worker) -> None:
     """One host's part; its failure, or the interrupt that ended it, is in its record."""
     record, profile = worker.record, worker.run_record.profile
-    part: Worker | BlueGreenRun = worker
-    if slots.blue_green(worker.wanted.profile):
-        part = BlueGreenRun(worker)
     try:
         worker.turns.begin()
         worker.listen(events.Connecting(record.host))
-        part.run()
+        worker.run()
     except HeldBack as error:
         record.held_back = str(error)
     except DeployError as error:
@@ -209,8 +206,7 @@ def _plan(
     meeting: Meeting,
     free: Slots,
 ) -> HostPlan:
-    """The plan on one host; for a profile with slots that of the slot which would be worked in."""
-    profile = slots.serving(connected.session, wanted.profile)
+    """The plan on one host, for the unit that would be worked in."""
 
     def planned(wanted: Deployment) -> HostPlan:
         asked = questions(steps, wanted)
@@ -219,8 +215,12 @@ def _plan(
         wanted, answers = meeting.settle(connected, steps, wanted, answers)
         return make(steps, wanted, answers)
 
-    plan = planned(replace(wanted, profile=profile))
-    if not slots.blue_green(wanted.profile) or plan.idle:
-        return plan
-    slot = slots.idle(wanted.profile, profile)
-    return planned(replace(wanted, profile=slots.slot_profile(wanted.profile, slot)))
+    how, serves = strategy(wanted.profile), front.serving(connected.session, wanted)
+    if not how.beside:
+        return planned(wanted)
+    live = None if serves.unit == MAIN else serves.unit
+    if live is not None:
+        plan = planned(serves)
+        if stays(steps, wanted, plan.current, plan.release):
+            return plan
+    return planned(siblings.of_unit(wanted, how.handover(live, stays=False).unit))

@@ -55,6 +55,8 @@ class Work:
     downtime: Downtime
     hooks: Hooks
     evidence: dict[str, dict[str, object]] = field(default_factory=dict)
+    beside: bool = False
+    """Whether it is started beside what serves: clients reach none of it before it has passed."""
     courier: Courier = field(default_factory=NoCourier)
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""

@@ -27,12 +27,12 @@ def keep(run: RunRecord, work: Work, failure: DeployError) -> None:
     begun = [step.step for step in work.record.steps if step.step in starting and step.attempted]
     if not begun:
         return
-    name, release = work.wanted.profile.name, work.release.release
-    calls: list[Call[Any]] = [Call(release_status.keep_log, profile=name, release=release)]
+    unit, release = work.release.unit_id, work.release.release
+    calls: list[Call[Any]] = [Call(release_status.keep_log, **unit, release=release)]
     if not switch.manifest_of(work, release) and not isinstance(failure, Interrupted):
         told = _told(run, work, failure)
         write = release_status.write
-        calls.append(Call(write, profile=name, release=release, kind="failed", told=told))
+        calls.append(Call(write, **unit, release=release, kind="failed", told=told))
     try:
         with cancel.shielded():
             answers = work.connected.session.ask(calls)

@@ -10,6 +10,8 @@ from deployctl.errors import ConnectionLost, DeployError, HostError, Interrupted
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
 from deployctl.steps import registry
+from deployctl.steps.identity import UnitId
+from deployctl.steps.interface import Deployment
 from deployctl.steps.servers.process import RUNNING, was_proven
 
 
@@ -45,9 +47,10 @@ def told(work: Work, plan: HostPlan, error: DeployError) -> DeployError:
     )
 
 
-def cut_short(host: str, session: Session, profile: str, begun: bool) -> Interrupted:
+def cut_short(session: Session, wanted: Deployment, begun: bool) -> Interrupted:
     """An interrupt outside of every step: `begun` says whether any work had begun."""
-    left = left_behind(session, profile) if begun else "nothing was touched"
+    host, profile = wanted.host.name, wanted.profile.name
+    left = left_behind(session, wanted.unit_id) if begun else "nothing was touched"
     todo = f"see what was done: deployctl history --profile {profile}" if begun else ""
     return Interrupted(f"{host}: interrupted", left, todo)
 
@@ -62,19 +65,19 @@ def goes_on(work: Work) -> str:
 def still_serving(work: Work) -> str | None:
     """The release that runs on after a failure after which nothing goes back; None where none
     does, or that cannot be known."""
-    unit = _unit(work.connected.session, work.wanted.profile.name)
+    unit = _unit(work.connected.session, work.wanted.unit_id)
     if isinstance(unit, HostError) or unit["state"] not in RUNNING:
         return None
     return str(unit["release"])
 
 
 def _left_by(work: Work) -> str:
-    return left_behind(work.connected.session, work.wanted.profile.name)
+    return left_behind(work.connected.session, work.wanted.unit_id)
 
 
-def left_behind(session: Session, profile: str) -> str:
+def left_behind(session: Session, unit_id: UnitId) -> str:
     """What runs on the host now; says so where that cannot be known."""
-    unit = _unit(session, profile)
+    unit = _unit(session, unit_id)
     if isinstance(unit, HostError):
         return f"what serves is unknown: {unit.what}"
     if unit["state"] in RUNNING:
@@ -84,9 +87,9 @@ def left_behind(session: Session, profile: str) -> str:
     return "nothing serves" + (f"; processes left: {rest}" if rest else "")
 
 
-def _unit(session: Session, profile: str) -> UnitState | HostError:
-    """The profile's unit as it is now, or why that cannot be known."""
+def _unit(session: Session, unit_id: UnitId) -> UnitState | HostError:
+    """The unit as it is now, or why that cannot be known."""
     try:
-        return session.call(units.state, name=profile)
+        return session.call(units.state, **unit_id)
     except (ConnectionLost, RemoteError) as error:
         return error

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from deployctl.engine.run.record import HostRecord
-from deployctl.engine.strategies.slots import SLOTS
 from deployctl.errors import DeployError
 
 _COMMAND = re.compile(
@@ -16,11 +15,7 @@ _COMMAND = re.compile(
 
 
 def with_profile(text: str, profile: str) -> str:
-    """The text with `--profile` behind each of our commands that lacks it; where it names a slot,
-    which is not a profile, it names the profile.
-    """
-    for slot in SLOTS:
-        text = text.replace(f"--profile {profile}.{slot}", f"--profile {profile}")
+    """The text with `--profile` behind each of our commands that lacks it."""
     return _COMMAND.sub(lambda found: f"{found[0]} --profile {profile}", text)
 
 

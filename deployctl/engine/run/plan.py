@@ -157,6 +157,17 @@ def _again(plan: Plan, step: Step, cause: str) -> Plan:
     return replace(plan, status="change", changes=(change,), reason=f"{cause} changes")
 
 
+def stays(
+    steps: Sequence[Step], wanted: Deployment, current: str | None, release: str | None
+) -> bool:
+    """Whether what serves, the current release, is to go on: it is the wanted one and not to be
+    started again, or it is only asked something."""
+    if all(step.is_gate for step in steps):
+        return True
+    again = any(wanted.option(step.name, step.again, False) for step in steps if step.again)
+    return release == current and not again
+
+
 def wanted_release(wanted: Deployment, answers: Answers) -> str | None:
     """The wanted release's id; None where an answer that it follows from is unknown."""
     try:

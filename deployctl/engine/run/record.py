@@ -10,6 +10,7 @@ from typing import Literal
 from deployctl.errors import DeployError, Interrupted, LockHeld, Undecided
 from deployctl.steps import registry
 from deployctl.steps.delivery import Delivery
+from deployctl.steps.identity import MAIN
 from deployctl.steps.interface import SERVER, Change, Evidence
 
 StepStatus = Literal["changed", "unchanged", "passed", "failed", "skipped", "unknown"]
@@ -48,6 +49,8 @@ class HostRecord:
     """One host's part of a run. `round_trips` counts requests to its agent."""
 
     host: str
+    unit: str = MAIN
+    """The unit that was worked on."""
     release: str | None = None
     previous: str | None = None
     changed: bool = False

@@ -12,6 +12,7 @@ from typing import Any
 
 from deployctl.agent.wire.answers import Recorded, UnitState
 from deployctl.errors import RemoteError
+from deployctl.steps.identity import MAIN
 from deployctl.steps.servers.process import was_proven
 
 
@@ -29,6 +30,8 @@ class Dead:
     """Why it was going back, where it was restoring."""
     changed: tuple[str, ...] = ()
     """The steps that had changed something, the one that was under way among them."""
+    unit: str = MAIN
+    """The unit that it worked on."""
     since: float | None = None
     """When it began to switch, by the host's clock (seconds since 1970); None where it did not."""
 
@@ -45,6 +48,7 @@ def find(entries: Sequence[Mapping[str, Any]]) -> Dead | None:
         run=str(last["run"]),
         phase=str(phases[-1]["phase"]) if phases else "staging",
         release=last.get("release"),
+        unit=str(last.get("unit") or MAIN),
         current=last.get("current"),
         playbook=str(last.get("playbook") or ""),
         why=str(phases[-1].get("why") or "") if phases else "",
@@ -75,6 +79,7 @@ def closing(dead: Dead, run: str, serving: str | None) -> dict[str, Any]:
     return {
         "kind": "end",
         "run": dead.run,
+        "unit": dead.unit,
         "playbook": dead.playbook,
         "release": dead.release,
         "outcome": "died",

@@ -26,6 +26,7 @@ from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.facts import known_releases, known_unit
+from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
 from deployctl.steps.servers.stopping import REQUESTS, stop_unit
 
@@ -33,9 +34,9 @@ RESTORED = "restore-"
 """The prefix of the rollback's step names in a record."""
 
 
-def point(profile: str, release: str) -> Call[Current]:
+def point(release: ReleasePaths) -> Call[Current]:
     """The request that makes a release current."""
-    return Call(releases.switch, profile=profile, release=release)
+    return Call(releases.switch, **release.unit_id, release=release.release)
 
 
 def carry_out(
@@ -72,7 +73,7 @@ def _run(work: Work, planned: PlannedStep) -> StepRecord:
 
 
 def _serves(work: Work) -> bool:
-    return known_unit(work.answers)["state"] == "running"
+    return not work.beside and known_unit(work.answers)["state"] == "running"
 
 
 def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "") -> None:
@@ -136,7 +137,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
     )
     work.downtime.interrupted()
     try:
-        stopped = stop_unit(session, wanted.profile)
+        stopped = stop_unit(session, wanted)
     except (RemoteError, ConnectionLost) as error:
         work.record.rollback_error = error
         return

@@ -37,7 +37,7 @@ def _serving(wanted: Deployment, answers: Answers) -> ReleasePaths:
     release = runs if runs in releases["releases"] else releases["current"]
     manifest = releases["releases"].get(release or "") or {}
     key = manifest.get("identity", {}).get("environment", "none")
-    return ReleasePaths(wanted.profile.name, release or "none", str(key))
+    return ReleasePaths(wanted.profile.name, release or "none", str(key), wanted.unit)
 
 
 def check_serving(

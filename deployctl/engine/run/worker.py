@@ -7,7 +7,7 @@ to wait for others, it waits in `turns`; an interrupt reaches it through `cancel
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,64 +16,52 @@ from deployctl import cancel, redaction
 from deployctl.agent.wire.answers import Recorded
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
-from deployctl.engine.ledger import lock, rollback
-from deployctl.engine.run import events, failed_release, interruption, recovery, switch, target
+from deployctl.engine.run import (
+    events,
+    failed_release,
+    interruption,
+    recovery,
+    switch,
+    target,
+)
+from deployctl.engine.run.asking import Asking
 from deployctl.engine.run.commit import commit
 from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.hooks import Hooks
-from deployctl.engine.run.options import Options
 from deployctl.engine.run.plan import (
     HostPlan,
-    ask,
     make,
-    needs_release,
-    questions,
     unanswered,
-    wanted_release,
 )
-from deployctl.engine.run.record import HostRecord, RunRecord, outcome
-from deployctl.engine.run.resolve import Resolution, settle
-from deployctl.engine.run.turns import HeldBack, Turns
-from deployctl.engine.shipping.meeting import Meeting
+from deployctl.engine.run.record import outcome
+from deployctl.engine.run.turns import HeldBack
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
     HostError,
     Interrupted,
     LockHeld,
-    RemoteError,
 )
 from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call, known
-from deployctl.steps.facts import RELEASES, UNIT, known_releases, known_unit
+from deployctl.steps.facts import UNIT, known_releases, known_unit
 from deployctl.steps.interface import (
     SERVER,
     SERVICE,
     Answers,
     Deployment,
-    Question,
-    Step,
     Unanswered,
 )
 from deployctl.steps.servers.process import was_proven
 
 
 @dataclass
-class Worker:
+class Worker(Asking):
     """One placement's part of a run, and what it shares with the others."""
 
-    run_record: RunRecord
-    record: HostRecord
-    wanted: Deployment
-    steps: Sequence[Step]
-    options: Options
-    listen: events.Listener
     hooks: Hooks
-    resolution: Resolution
-    turns: Turns
-    meeting: Meeting
     begun: bool = False
     """Whether the ledger has this run."""
 
@@ -91,8 +79,7 @@ class Worker:
                 self._reached(connected, began)
                 self.meeting.serve(host, self.record.error)
             except Cancelled:
-                session, name = connected.session, self.wanted.profile.name
-                stopped = interruption.cut_short(host, session, name, self.begun)
+                stopped = interruption.cut_short(connected.session, self.wanted, self.begun)
                 self.record.error = self.record.error or stopped
             finally:
                 self.record.round_trips = connected.round_trips
@@ -101,7 +88,7 @@ class Worker:
 
     def _reached(self, connected: Connected, began: float) -> None:
         try:
-            answers = self._ask(connected)
+            answers = self.ask(connected)
             if self.options.only_if_changed:
                 answers = self._unless_known_to_fail(connected, answers)
             self.listen(events.HostStarted(self.record.host, time.monotonic() - began))
@@ -130,84 +117,13 @@ class Worker:
         with suppress(ConnectionLost):
             connected.session.ask([_record(name, began), _record(name, ended)])
 
-    # -- lock and ask ------------------------------------------------------------------------
-
-    def _ask(self, connected: Connected) -> Answers:
-        """Take the lock and ask everything, in one round trip where the lock is free."""
-        asked = questions(self.steps, self.wanted)
-        if self.options.release:
-            asked = {RELEASES: asked[RELEASES]}
-        answers = self._locked(connected, asked)
-        slots = self.turns.slots
-        self.wanted, answers = settle(
-            self.resolution, connected, self.steps, self.wanted, asked, answers, slots
-        )
-        if not self.options.release:
-            self.wanted, answers = self.meeting.settle(connected, self.steps, self.wanted, answers)
-            return answers
-        answers = self._pin(connected, answers, self.options.release)
-        rollback.refuse_damaged(self.wanted, answers[RELEASES])
-        return answers
-
-    def _locked(self, connected: Connected, asked: Mapping[str, Question[Any]]) -> Answers:
-        """Take the lock and ask in the same round trip, where the lock is free and in no order."""
-        name, run = self.wanted.profile.name, self.run_record
-        take = lock.take(name, run.run, playbook=run.playbook)
-        moving = any(question.moving for question in asked.values())
-        in_order = self.options.lock_wait > 0 and self.turns.bound(moving)
-        if in_order:
-            self.turns.lock(self.record.host)
-        answers, (taken,) = ask(connected, {} if in_order else asked, [take])
-        if isinstance(taken, RemoteError):
-            self._wait(connected, taken)
-        self.turns.locked(self.record.host)
-        if in_order or isinstance(taken, RemoteError):
-            # What was answered before the other run ended is stale by the time we hold the lock.
-            answers, _ = ask(connected, asked)
-        return answers
-
-    def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
-        """Turn to an earlier release: nothing is staged for it, and its questions are its own."""
-        self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)
-        self.record.earlier = True
-        self.steps = [step for step in self.steps if step.phase != "stage"]
-        return ask(connected, questions(self.steps, self.wanted))[0]
-
-    def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
-        """Turn to what is current where the wanted release failed before; it may need healing."""
-        release = wanted_release(self.wanted, answers) if needs_release(self.steps) else None
-        found = known_releases(answers)
-        digest = ledger.profile_digest(self.wanted.profile)
-        before = ledger.failed_before(found["ledger"], release, digest)
-        if before is None or found["current"] in (None, release):
-            return answers
-        text = f"release {release} failed in run {before}: not retried, nothing changed since"
-        self.record.declined = text
-        self.listen(events.StepNote(self.record.host, "ledger", text))
-        return self._pin(connected, answers, "current")
-
-    def _wait(self, connected: Connected, taken: RemoteError) -> None:
-        if taken.kind != "locked":
-            raise taken
-        if not self.options.lock_wait:
-            raise lock.held(self.record.host, taken)
-        self.listen(events.Waiting(self.record.host, lock.describe(taken.detail or {})))
-        # The others do not stay for as long as that may take; it shares with those still to come.
-        self.meeting.left(self.record.host)
-        name, run = self.wanted.profile.name, self.run_record
-        waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
-        with self.turns.slots.given():
-            (again,) = connected.session.ask([waited])
-        if isinstance(again, RemoteError):
-            raise lock.held(self.record.host, again)
-
     # -- plan --------------------------------------------------------------------------------
 
     def _carry_out(self, connected: Connected, answers: Answers) -> None:
         target.check_serving(self.steps, self.wanted, self.run_record.profile, answers)
         plan = make(self.steps, self.wanted, answers)
         self.record.release = plan.release
-        self.record.previous = plan.current
+        self.record.previous = plan.current if self.pair is None else self.pair.current
         unit = answers.get(UNIT)
         self.turns.planned(self.record.host, plan.switches, bool(unit and was_proven(unit)))
         with ExitStack() as stack:
@@ -221,6 +137,7 @@ class Worker:
                 stack,
                 Downtime(),
                 self.hooks,
+                beside=self.pair is not None and self.pair.handover.unit != self.pair.front.live,
                 courier=self.meeting,
             )
             self.meeting.attend(work.context("share"))
@@ -231,15 +148,18 @@ class Worker:
                     run_step(work, planned)
             else:
                 self._work(work, plan, dead)
+            if self.pair is not None and plan.has(SERVER):
+                self.pair.settle(work)
         names = [step.name for step in self.steps]
         self.record.note_skipped(names, self.wanted.skip, switch.RESTORED)
 
     def _close_dead(self, work: Work) -> recovery.Dead | None:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
-        dead = recovery.find(known_releases(work.answers)["ledger"])
+        entries = known_releases(work.answers)["ledger"]
+        dead = recovery.find(entries if self.pair is None else self.pair.ledger)
         if dead is not None:
             self.record.recovered_run = dead.run
-            unit = known_unit(work.answers)
+            unit = known_unit(work.answers) if self.pair is None else self.pair.serving
             entry = recovery.closing(dead, self.run_record.run, unit["release"])
             (told,) = work.connected.session.ask((_record(self.wanted.profile.name, entry),))
             ago = recovery.without_service(dead, unit, told)
@@ -253,7 +173,9 @@ class Worker:
 
     def _work(self, work: Work, plan: HostPlan, dead: recovery.Dead | None) -> None:
         session, name = work.connected.session, self.wanted.profile.name
-        entry = ledger.begun(self.run_record, self.record, self.wanted.profile, plan.current)
+        entry = ledger.begun(
+            self.run_record, self.record, self.wanted.profile, self.record.previous
+        )
         for answer in session.ask([_record(name, entry), *self._preparation(work, plan)]):
             known(answer)
         self.begun = True
@@ -290,9 +212,14 @@ class Worker:
         if failure is None:
             with cancel.shielded():
                 commit(self.run_record, work, plan)
+            if work.beside and self.pair is not None and plan.has(SERVER):
+                self.pair.hand_over(self.run_record, work)
             return
         self.record.error = failure
         failed_release.keep(self.run_record, work, failure)
+        if work.beside and self.pair is not None:
+            self.pair.give_up(work, plan, failure, self.options.keep_failed)
+            return
         astray = dead is not None and dead.phase != "staging"
         if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
             self.record.error = interruption.told(work, plan, failure)
@@ -308,6 +235,8 @@ class Worker:
         if plan.impossible is not None:
             return run_step(work, plan.impossible).error
         try:
+            if work.beside and self.pair is not None and plan.has(SERVER):
+                self.pair.front.check_port()
             return switch.carry_out(self.run_record, work, plan, self._turn)
         except DeployError as error:
             # Of no step: the ledger that cannot be written, say. It leads back like any failure.
@@ -329,7 +258,7 @@ class Worker:
         return [
             Call(
                 releases.prepare,
-                profile=self.wanted.profile.name,
+                **work.release.unit_id,
                 release=work.release.release,
                 environment=work.release.environment_key,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
+from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave, in_waves
 
 
 class Recreate(Strategy):
@@ -13,5 +13,4 @@ class Recreate(Strategy):
     name = "recreate"
 
     def waves(self, plans: Sequence[GroupPlan]) -> tuple[Wave, ...]:
-        found = tuple(plan.group for plan in plans if plan.switches)
-        return (found,) if found else ()
+        return in_waves(plans)

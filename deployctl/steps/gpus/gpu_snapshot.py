@@ -85,7 +85,7 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
     unit = answers[UNIT]
     environments = _environments(wanted, answers)
     mine = Mine(
-        profile=wanted.profile.name,
+        name=wanted.owner,
         unit=frozenset((m["pid"], m["start"]) for m in unit["members"]),
         environments=environments,
         jobs=frozenset(job_id(key) for key in environments),

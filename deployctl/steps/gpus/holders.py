@@ -42,7 +42,8 @@ class Process:
     """The systemd service that it is part of."""
     devices: frozenset[str] = frozenset()
     marks: tuple[tuple[str, str, str], ...] = ()
-    """(`profiles`, `environments` or `jobs`, name, how): paths below our root that it uses."""
+    """(`profiles`, `environments` or `jobs`, name, how): paths below our root that it uses. A
+    profile's units beside its own are named `PROFILE/UNIT`."""
     unreadable: tuple[str, ...] = ()
     gpus: frozenset[str] | None = frozenset()
     indices: tuple[int, ...] = ()
@@ -65,7 +66,7 @@ class Process:
         return self.comm if told in ("", "…") else told
 
     def profiles(self) -> set[str]:
-        """Profiles whose directories it uses."""
+        """Units whose directories it uses."""
         return {name for kind, name, _ in self.marks if kind == "profiles"}
 
     def describe(self) -> dict[str, Any]:

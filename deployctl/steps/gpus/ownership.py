@@ -47,11 +47,12 @@ COMM_LENGTH = 15
 
 @dataclass(frozen=True)
 class Mine:
-    """What is ours. `unit` holds (pid, start) as the host numbers them; `environments` and `jobs`
-    are those of this profile's releases; `namespace` is the host's PID namespace, `container`
-    whether it is a container behind a node; `gpus` the profile's GPUs by UUID."""
+    """What is ours. `name` is the unit's, as marks have it; `unit` holds (pid, start) as the host
+    numbers them; `environments` and `jobs` are those of its releases; `namespace` is the host's
+    PID namespace, `container` whether it is a container behind a node; `gpus` the profile's GPUs by
+    UUID."""
 
-    profile: str
+    name: str
     unit: frozenset[tuple[int, int]] = frozenset()
     environments: frozenset[str] = frozenset()
     jobs: frozenset[str] = frozenset()
@@ -103,11 +104,11 @@ def _by_itself(process: Process, mine: Mine) -> Verdict:
     if (pid_in(process, mine.namespace), process.start) in mine.unit:
         return Verdict(process, "ours", "it belongs to this profile's unit", "record")
     used = process.profiles()
-    if used and mine.profile not in used:
+    if used and mine.name not in used:
         return Verdict(process, "foreign", f"it belongs to profile {min(used)}")
     if process.devices or process.part not in (None, "helper"):
         for kind, known in (
-            ("profiles", {mine.profile}),
+            ("profiles", {mine.name}),
             ("environments", mine.environments),
             ("jobs", mine.jobs),
         ):

@@ -91,7 +91,7 @@ def _config_in_use(context: Context) -> dict[str, Any] | None:
 
 def _drafter_in_use(context: Context) -> str | None:
     try:
-        unit = context.session.call(units.state, name=context.wanted.profile.name)
+        unit = context.session.call(units.state, **context.wanted.unit_id)
         argv = [str(word) for word in unit.get("argv") or []]
         given = json.loads(argv[argv.index("--speculative-config") + 1])
         return str(given["model"])
@@ -102,7 +102,7 @@ def _drafter_in_use(context: Context) -> str | None:
 def _start_of_log(context: Context) -> str:
     try:
         read = context.session.call(
-            units.log, name=context.wanted.profile.name, offset=0, limit=START_OF_LOG
+            units.log, **context.wanted.unit_id, offset=0, limit=START_OF_LOG
         )
     except RemoteError:
         return ""

@@ -107,7 +107,7 @@ def drift_sentence(config: Mapping[str, Any], profile: str) -> str:
 
 
 def _process(context: Context) -> Identity:
-    return identity(context.session.call(units.state, name=context.wanted.profile.name))
+    return identity(context.session.call(units.state, **context.wanted.unit_id))
 
 
 def asked_digest(settings: Any) -> str:

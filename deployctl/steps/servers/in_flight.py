@@ -14,9 +14,9 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.agent.wire.answers import HttpAnswer, UnitState
-from deployctl.config.profile import Profile
 from deployctl.hosts.operations import network, units
 from deployctl.hosts.session import Session
+from deployctl.steps.interface import Deployment
 from deployctl.steps.servers.stopping import REQUESTS, base_url, listens_at, stop_unit
 from deployctl.vllm.counters import metrics
 from deployctl.vllm.counters.unreadable import Unreadable
@@ -42,7 +42,7 @@ def counted(unit: UnitState, answer: HttpAnswer | None) -> int | None:
 
 def drain(
     session: Session,
-    profile: Profile,
+    wanted: Deployment,
     unit: UnitState,
     within: float,
     show: Callable[[int | None], None],
@@ -57,10 +57,10 @@ def drain(
     look = _at_the_door if counts else _by_gauges
     end, quiet = time.monotonic() + within, False
     while True:
-        left = look(session, profile, unit)
+        left = look(session, wanted, unit)
         if (left == 0 and quiet) or time.monotonic() > end:
             return left if counts or left else None
-        if left is None and not _runs(session.call(units.state, name=profile.name)):
+        if left is None and not _runs(session.call(units.state, **wanted.unit_id)):
             return None
         quiet = left == 0
         if not quiet:
@@ -69,17 +69,17 @@ def drain(
 
 
 def stop_drained(
-    session: Session, profile: Profile, within: float, show: Callable[[int | None], None]
+    session: Session, wanted: Deployment, within: float, show: Callable[[int | None], None]
 ) -> dict[str, Any]:
     """Stop a server once it has drained, or after `within` seconds. Evidence: seconds that it
     `drained`, how many requests were `cut_off` (None: unknown)."""
-    unit = session.call(units.state, name=profile.name)
+    unit = session.call(units.state, **wanted.unit_id)
     if not _runs(unit):
         return {"drained": 0.0, "cut_off": 0}
     began = time.monotonic()
-    left = drain(session, profile, unit, within, show)
+    left = drain(session, wanted, unit, within, show)
     seconds = round(time.monotonic() - began, 2)
-    found = stop_unit(session, profile)["requests"]
+    found = stop_unit(session, wanted)["requests"]
     if found["cut_off"] is None:
         found = {"in_flight": left, "cut_off": left}
     return {"drained": seconds, "cut_off": found["cut_off"], REQUESTS: found}
@@ -89,18 +89,18 @@ def _runs(unit: UnitState) -> bool:
     return unit["state"] in ("starting", "running")
 
 
-def _at_the_door(session: Session, profile: Profile, unit: UnitState) -> int | None:
-    return counted(unit, _get(session, profile, unit, "/load"))
+def _at_the_door(session: Session, wanted: Deployment, unit: UnitState) -> int | None:
+    return counted(unit, _get(session, wanted, unit, "/load"))
 
 
-def _by_gauges(session: Session, profile: Profile, unit: UnitState) -> int | None:
-    answer = _get(session, profile, unit, "/metrics")
+def _by_gauges(session: Session, wanted: Deployment, unit: UnitState) -> int | None:
+    answer = _get(session, wanted, unit, "/metrics")
     try:
         return metrics.in_flight(answer["body"]) if answer["status"] == 200 else None
     except Unreadable:
         return None
 
 
-def _get(session: Session, profile: Profile, unit: UnitState, path: str) -> HttpAnswer:
-    url = (listens_at(unit) or base_url(profile)) + path
+def _get(session: Session, wanted: Deployment, unit: UnitState, path: str) -> HttpAnswer:
+    url = (listens_at(unit) or base_url(wanted.profile)) + path
     return session.call(network.http, method="GET", url=url, timeout=PATIENCE)

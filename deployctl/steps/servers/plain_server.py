@@ -13,6 +13,7 @@ from deployctl import cancel
 from deployctl.errors import RemoteError, Undecided
 from deployctl.hosts.operations import files, network, units
 from deployctl.hosts.tunnel import Tunnel
+from deployctl.steps.identity import UnitId, unit_home
 from deployctl.steps.interface import Context
 from deployctl.steps.servers.client import api_key
 from deployctl.steps.servers.stopping import reachable
@@ -24,17 +25,13 @@ SPECULATION = "--speculative-config"
 PORTS = 50
 """How many ports above the served one are tried."""
 POLL = 0.5
-PLAIN = ".plain-"
-NAMED = 40
-"""Characters of the profile's name in that of its plain server."""
+PLAIN = "plain-"
 
 
-def left_over(profile: str, names: Iterable[str]) -> list[str]:
-    """The plain servers of a profile among a host's profiles. While its lock is held, they are of
-    runs that died."""
-    if len(profile) > NAMED:
-        return []  # another profile's may be called the same
-    return [name for name in names if name.startswith(f"{profile}{PLAIN}")]
+def left_over(units: Iterable[str]) -> list[str]:
+    """The plain servers among a profile's units. While its lock is held, they are of runs that
+    died."""
+    return [unit for unit in units if unit.startswith(PLAIN)]
 
 
 @contextmanager
@@ -44,15 +41,15 @@ def plain_server(context: Context, step: str) -> Iterator[Client]:
     Raises `Undecided` where it does not start: most GPUs have no memory left beside what serves.
     """
     profile = context.wanted.profile
-    # A name of its own each time: nothing of another profile may be stopped or removed.
-    name = f"{profile.name[:NAMED]}{PLAIN}{token_hex(4)}"
+    # A name of its own each time: nothing of another run may be stopped or removed.
+    unit: UnitId = {"profile": profile.name, "unit": f"{PLAIN}{token_hex(4)}"}
     port = _free_port(context)
     launch = _launch(context)
     context.progress("start", f"the same without speculation, port {port}")
     try:
         context.session.call(
             units.start,
-            name=name,
+            **unit,
             argv=plain_argv(launch["argv"], port),
             env=launch["env"],
             secrets=_secrets(profile.serve.api_key is not None, api_key(profile)),
@@ -66,11 +63,11 @@ def plain_server(context: Context, step: str) -> Iterator[Client]:
             if not context.wanted.host.local:
                 url = stack.enter_context(Tunnel(context.session, address, port)).url
             client = stack.enter_context(Client(url, api_key(profile)))
-            _wait(context, step, name, client)
+            _wait(context, step, unit, client)
             yield client
     finally:
-        context.session.call(units.stop, name=name, grace=profile.serve.stop_grace)
-        context.session.call(files.remove_tree, path=f"@/profiles/{name}")
+        context.session.call(units.stop, **unit, grace=profile.serve.stop_grace)
+        context.session.call(files.remove_tree, path=unit_home(unit))
 
 
 def plain_argv(argv: Sequence[str], port: int) -> list[str]:
@@ -105,7 +102,7 @@ def _free_port(context: Context) -> int:
     )
 
 
-def _wait(context: Context, step: str, name: str, client: Client) -> None:
+def _wait(context: Context, step: str, plain: UnitId, client: Client) -> None:
     """Until it lists its models; a start that ends or lasts too long is undecided."""
     host = context.wanted.host.name
     deadline = time.monotonic() + context.wanted.profile.serve.ready.stall
@@ -115,21 +112,21 @@ def _wait(context: Context, step: str, name: str, client: Client) -> None:
                 return
         except RequestFailed:
             pass
-        unit = context.session.call(units.state, name=name)
+        unit = context.session.call(units.state, **plain)
         if unit["state"] not in ("starting", "running") or time.monotonic() > deadline:
             raise Undecided(
                 host,
                 step,
                 f"the server without speculation did not start: it is {unit['state']}",
-                _why(context, name),
+                _why(context, plain),
                 "compare with a server of your own: deployctl bench --url URL --plain-url URL",
             )
         cancel.sleep(POLL)
 
 
-def _why(context: Context, name: str) -> str:
+def _why(context: Context, plain: UnitId) -> str:
     try:
-        log = context.session.call(units.log, name=name, offset=-65536)
+        log = context.session.call(units.log, **plain, offset=-65536)
     except RemoteError as error:
         return str(error)
     found = explain(log["text"])

@@ -43,12 +43,17 @@ def loaded_otherwise(wanted: Deployment, answers: Answers) -> str:
     if expected is None:
         return ""
     unit = answers[UNIT]
-    loaded = unit.get("loaded") or {}
-    path = f"{release_paths(wanted, answers).drafter}/config.json"
+    # By what it is of its release: where that lay when the process began may have changed.
+    loaded = {_in_release(path): digest for path, digest in (unit.get("loaded") or {}).items()}
+    path = _in_release(f"{release_paths(wanted, answers).drafter}/config.json")
     if path not in loaded:
         restarted = bool(unit.get("restarts"))
         return "which config.json the restarted process loaded is unknown" if restarted else ""
     return "" if loaded[path] == expected else "the running process loaded another config.json"
+
+
+def _in_release(path: str) -> str:
+    return path[path.find("/releases/") :]
 
 
 def _config_digest(wanted: Deployment, answers: Answers) -> str | None:

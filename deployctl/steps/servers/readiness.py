@@ -37,7 +37,7 @@ class Readiness:
 
     def __init__(self, step: Step, context: Context) -> None:
         self.step, self.context = step, context
-        self.profile = context.wanted.profile
+        self.profile, self.unit_id = context.wanted.profile, context.wanted.unit_id
         self.began = time.monotonic()
         self.startup = Startup()
         self.offset = 0
@@ -58,7 +58,7 @@ class Readiness:
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
             raise self._failure("the server restarted during the check", last)
-        self.context.session.call(units.keep, name=self.profile.name, **identity(unit))
+        self.context.session.call(units.keep, **self.unit_id, **identity(unit))
         seconds = time.monotonic() - self.began
         return {
             **identity(unit),
@@ -74,21 +74,21 @@ class Readiness:
     def abandon(self) -> UnitStopped | None:
         """Stop a start that failed, so that it holds neither memory nor port. A server that was
         proven before is left: it may answer others although it did not answer us."""
-        unit = self.context.session.call(units.state, name=self.profile.name)
+        unit = self.context.session.call(units.state, **self.unit_id)
         if unit.get("kept"):
             return None
-        return stop_unit(self.context.session, self.profile)
+        return stop_unit(self.context.session, self.context.wanted)
 
     # -- inside ------------------------------------------------------------------------------
 
     def _look(self) -> tuple[UnitState, Listener]:
         """The unit, which must run and be ours, and who holds the port, which must be the unit."""
-        name, number = self.profile.name, self.profile.serve.port
+        number = self.profile.serve.port
         unit, port, log = self.context.session.ask(
             (
-                Call(units.state, name=name),
+                Call(units.state, **self.unit_id),
                 Call(network.listener, port=number),
-                Call(units.log, name=name, offset=self.offset),
+                Call(units.log, **self.unit_id, offset=self.offset),
             )
         )
         unit, port = known(unit), known(port)
@@ -173,8 +173,8 @@ class Readiness:
 
     def _read_log(self) -> None:
         """All that the log has by now."""
-        session, name = self.context.session, self.profile.name
-        while self._take(session.call(units.log, name=name, offset=self.offset)):
+        session = self.context.session
+        while self._take(session.call(units.log, **self.unit_id, offset=self.offset)):
             pass
 
     def _check_name(self) -> None:
@@ -240,7 +240,7 @@ class Readiness:
 
     def _kept(self) -> bool:
         """Whether it is a server that was proven before: then it is left as it is."""
-        unit = self.context.session.call(units.state, name=self.profile.name)
+        unit = self.context.session.call(units.state, **self.unit_id)
         return unit.get("kept", False)
 
     def _ended(self, unit: UnitState, others: list[Process]) -> NotReady:

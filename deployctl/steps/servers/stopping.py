@@ -10,6 +10,8 @@ from deployctl.agent.wire.answers import Requests, UnitState, UnitStopped
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
+from deployctl.steps.identity import UnitId
+from deployctl.steps.interface import Deployment
 from deployctl.vllm.serving.command import counts_requests
 
 REQUESTS = "stopped_requests"
@@ -36,17 +38,17 @@ def listens_at(unit: UnitState) -> str | None:
     return f"http://{reachable(given['--host'])}:{given['--port']}"
 
 
-def stop_unit(session: Session, profile: Profile) -> UnitStopped:
-    """Stop the profile's own server; what `units.stop` answers."""
-    return stop_named(session, profile.name, profile.serve.stop_grace)
+def stop_unit(session: Session, wanted: Deployment) -> UnitStopped:
+    """Stop the wanted unit's server; what `units.stop` answers."""
+    return stop_named(session, wanted.unit_id, wanted.profile.serve.stop_grace)
 
 
-def stop_named(session: Session, name: str, grace: float) -> UnitStopped:
+def stop_named(session: Session, unit: UnitId, grace: float) -> UnitStopped:
     """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
-    unit = session.call(units.state, name=name)
-    url = listens_at(unit) if counts_requests(unit.get("argv") or ()) else None
+    now = session.call(units.state, **unit)
+    url = listens_at(now) if counts_requests(now.get("argv") or ()) else None
     load = f"{url}/load" if url else ""
-    return session.call(units.stop, name=name, grace=grace, load=load)
+    return session.call(units.stop, **unit, grace=grace, load=load)
 
 
 def cut_off(evidences: Iterable[Mapping[str, Any]]) -> int | None:

@@ -155,7 +155,7 @@ def test_damage_breaks_the_seal_and_another_is_built_beside(
         builder.up(asked)
     assert builder.seal(key) is None
     assert caught.value.next
-    assert builder.session.call("releases.state", profile="built")["broken"][key]
+    assert builder.session.call("releases.state", profile="built", unit="server")["broken"][key]
     damaged = builder.session.call("files.tree_digest", path=f"@/environments/{key}")
     builder.notes.clear()
     again = builder.up(wanted)
@@ -201,7 +201,7 @@ def test_a_library_that_the_host_lacks_is_named_and_nothing_is_built_again(
         assert caught.value.why.count("vllm._C does not import: ImportError: libthere") == 1
         assert "apt-file search libthere-is-none.so.7" in caught.value.next
     assert any("verified again" in note for note in builder.notes)
-    assert builder.session.call("releases.state", profile="built")["broken"] == {}
+    assert builder.session.call("releases.state", profile="built", unit="server")["broken"] == {}
 
 
 def test_a_required_fix_that_cannot_be_told(builder: BuildHost, project: Project) -> None:

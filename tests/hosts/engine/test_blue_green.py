@@ -18,16 +18,17 @@ import yaml
 
 from deployctl.agent.wire.answers import UnitState
 from deployctl.config.loader import load_playbook
-from deployctl.config.profile import Profile
 from deployctl.engine.inspect import drafters, status
 from deployctl.engine.inspect.compare import compare
+from deployctl.engine.run import front
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.strategies import slots
 from deployctl.errors import UsageError
 from deployctl.hosts.session import Session
 from deployctl.report.serving import status_lines
 from deployctl.steps import registry
+from deployctl.steps.identity import FRONT
+from deployctl.steps.interface import Deployment
 from deployctl.steps.servers import in_flight
 from deployctl.vllm.counters import metrics
 from tests.hosts.lab.namespaces import wait_for
@@ -91,7 +92,7 @@ def test_a_redeploy_without_a_gap(slotted: ServedHost) -> None:
     assert client.gaps == [] and client.answers > 10
     assert second.hosts[0].without_service is None
     assert slotted.unit("stand.blue")["state"] == "stopped"
-    assert slotted.unit("stand")["release"] == slots.FRONT
+    assert slotted.unit("stand.front")["release"] == FRONT
     again = slotted.up(OTHER)
     assert again.outcome == "unchanged"
     up = load_playbook("up", registry.options())
@@ -181,11 +182,13 @@ def test_what_does_not_end_in_time_is_counted_as_cut_off(slotted: ServedHost) ->
 
 
 def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
-    slotted: ServedHost, monkeypatch: pytest.MonkeyPatch
+    slotted: ServedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As when the front was at work on it while it was turned."""
-    slotted.up()
-    body = json.dumps({"model": "tiny", "prompt": "x", "stand_in_seconds": 2}).encode()
+    slotted.up("switch.drain=10m")
+    seen = tmp_path / "seen"
+    asked = {"model": "tiny", "prompt": "x", "stand_in_until": str(seen)}
+    body = json.dumps(asked).encode()
     looks: list[int | None] = []
     late = HTTPConnection("127.0.0.1", slotted.port, timeout=300)
     late.request("GET", "/health")
@@ -193,15 +196,17 @@ def test_a_request_that_comes_late_by_an_open_connection_is_drained_too(
 
     really = in_flight._by_gauges
 
-    def look(session: Session, profile: Profile, unit: UnitState) -> int | None:
-        looks.append(really(session, profile, unit))
+    def look(session: Session, wanted: Deployment, unit: UnitState) -> int | None:
+        looks.append(really(session, wanted, unit))
         if len(looks) == 1:
             late.request("POST", "/v1/completions", body)
             wait_for("the request", lambda: running(slotted) == 1)
+        elif looks[-1]:
+            seen.touch()
         return looks[-1]
 
     monkeypatch.setattr(in_flight, "_by_gauges", look)
-    second = slotted.up(OTHER)
+    second = slotted.up("switch.drain=10m", OTHER)
     assert second.outcome == "deployed" and looks[:2] == [0, 1]
     assert json.loads(late.getresponse().read())["choices"]
     late.close()
@@ -224,7 +229,7 @@ def test_from_recreate_to_slots_costs_the_front_alone(
     blue, green = free_port(), free_port()
     slots_of = f"{{strategy: blue-green, blue: {{port: {blue}}}, green: {{port: {green}}}}}"
     with PollingClient(served.port) as client:
-        monkeypatch.setattr(slots, "start_front", client.after(slots.start_front))
+        monkeypatch.setattr(front, "start_front", client.after(front.start_front))
         moved = served.up(f"switch={slots_of}")
     assert moved.outcome == "deployed", moved.hosts[0].error
     assert len(client.gaps) == len(moved.hosts[0].outages) == 1
@@ -235,7 +240,7 @@ def test_down_ends_all_of_it(slotted: ServedHost) -> None:
     slotted.up()
     down = slotted.up(playbook="down")
     assert down.exit_code == 0
-    for name in ("stand", "stand.blue", "stand.green"):
+    for name in ("stand", "stand.front", "stand.blue", "stand.green"):
         assert slotted.unit(name)["state"] in ("stopped", "absent")
     assert slotted.up().outcome == "deployed"
 
@@ -278,10 +283,10 @@ def test_its_releases_and_drafter_are_found_by_the_profiles_name(slotted: Served
     (host,) = compare(profile, "previous", "current")["hosts"]
     assert (host["old"], host["new"]) == (first, second)
     (used,) = drafters.on_hosts(profile)
-    assert f"/stand.green/releases/{second}/" in used.path and not used.differences()
+    assert f"/stand/units/green/releases/{second}/" in used.path and not used.differences()
     failed = slotted.up(OTHER, skip=frozenset({"drafter"})).hosts[0].error
     assert failed is not None and failed.next.endswith("deployctl up --profile stand")
-    slotted.ask("files.remove_tree", path="@/profiles/stand.green/releases")
+    slotted.ask("files.remove_tree", path="@/profiles/stand/units/green/releases")
     with pytest.raises(UsageError) as nothing:
         drafters.on_hosts(profile)
     assert nothing.value.next.endswith("deployctl up --profile stand")
@@ -291,7 +296,7 @@ def test_a_front_that_is_gone_is_seen_and_comes_back(slotted: ServedHost) -> Non
     slotted.up()
     (host,) = status.survey(slotted.profile())["hosts"]
     assert host["healthy"] and host["front"] == {"state": "running", "listening": True}
-    slotted.ask("units.stop", name="stand", grace=0.1)
+    slotted.ask("units.stop", profile="stand", unit="front", grace=0.1)
     (host,) = status.survey(slotted.profile())["hosts"]
     assert not host["healthy"]
     assert any("front" in line for line in status_lines({"hosts": [host]}))
@@ -306,7 +311,7 @@ def test_a_dead_slot_is_not_called_restored(slotted: ServedHost) -> None:
     with socket.create_server(("127.0.0.1", green.port)):
         staged = slotted.up(OTHER)
     assert (staged.outcome, staged.exit_code) == ("failed", 6), "nothing was switched"
-    slotted.ask("units.stop", name="stand.blue", grace=0.1)
+    slotted.ask("units.stop", profile="stand", unit="blue", grace=0.1)
     failed = slotted.up(STALE)
     assert (failed.outcome, failed.exit_code) == ("failed", 9)
     again = slotted.up()

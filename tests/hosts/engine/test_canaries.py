@@ -115,10 +115,10 @@ def test_they_are_found_nowhere(secretive: ServedHost, tmp_path: Path) -> None:
     assert code == 0, said
     # The run has ended well; what its server printed lies there, without the values.
     server = served.unit()["pid"]
-    log = (served.root / "profiles/stand/server/server.log").read_text("utf-8")
+    log = (served.root / "profiles/stand/units/server/server/server.log").read_text("utf-8")
     assert "HF_TOKEN=" in log
     assert list(in_processes(server)) == []
-    kept = served.root / "profiles/stand/server/secrets.json"
+    kept = served.root / "profiles/stand/units/server/server/secrets.json"
     assert list(in_files(served.root, served.state)) == [kept]
     assert kept.stat().st_mode & 0o777 == 0o600
 

@@ -77,7 +77,7 @@ def state_of(pid: int) -> str:
 
 
 def server_log(served: ServedHost) -> Path:
-    log = served.root / "profiles" / "stand" / "server" / "server.log"
+    log = served.root / "profiles" / "stand" / "units" / "server" / "server" / "server.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     return log
 

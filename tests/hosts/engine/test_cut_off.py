@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from deployctl.agent.wire.answers import UnitStopped
-from deployctl.config.profile import Profile
 from deployctl.engine.inspect import status
 from deployctl.engine.run import switch
 from deployctl.hosts.session import Session
 from deployctl.report.serving import status_lines
+from deployctl.steps.interface import Deployment
 from deployctl.steps.servers import stopping
 from tests.hosts.engine.test_blue_green import TRACKS, ask_slowly
 from tests.hosts.lab.namespaces import wait_for
@@ -38,9 +38,9 @@ def test_rollback_and_down(served: ServedHost, monkeypatch: pytest.MonkeyPatch) 
     served.up(TRACKS)
     really = stopping.stop_unit
 
-    def stop(session: Session, profile: Profile) -> UnitStopped:
+    def stop(session: Session, wanted: Deployment) -> UnitStopped:
         busy(served)
-        return really(session, profile)
+        return really(session, wanted)
 
     monkeypatch.setattr(switch, "stop_unit", stop)
     failed = served.up(TRACKS, STALE)

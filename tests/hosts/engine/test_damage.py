@@ -29,7 +29,7 @@ def seal(served: ServedHost) -> Path:
 @pytest.mark.parametrize("program", ["kept", "gone"])
 def test_a_failed_start_is_blamed_on_the_damage(served: ServedHost, program: str) -> None:
     served.up()
-    served.ask("units.stop", name="stand", grace=0.1)
+    served.ask("units.stop", profile="stand", unit="server", grace=0.1)
     environment = seal(served).parent
     if program == "gone":
         (environment / "bin" / "vllm").unlink()

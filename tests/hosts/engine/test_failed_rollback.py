@@ -20,7 +20,7 @@ from tests.slow import some
 
 
 def manifest(served: ServedHost, release: str | None) -> Path:
-    return served.root / f"profiles/stand/releases/{release}/manifest.json"
+    return served.root / f"profiles/stand/units/server/releases/{release}/manifest.json"
 
 
 def test_a_ledger_that_cannot_be_written_does_not_prevent_it(
@@ -81,7 +81,7 @@ def test_a_damaged_seal_is_no_proof(served: ServedHost) -> None:
 
 def test_what_the_host_cannot_tell_is_no_internal_error(served: ServedHost) -> None:
     served.up()
-    links = served.root / "profiles/stand/current"
+    links = served.root / "profiles/stand/units/server/current"
     links.unlink()
     links.mkdir()
     for playbook in ("down", "smoke", "rollback"):

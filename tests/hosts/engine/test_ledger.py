@@ -51,7 +51,7 @@ def test_a_damaged_line_hides_no_other(served: ServedHost) -> None:
     path = served.root / "profiles/stand/ledger.jsonl"
     with path.open("ab") as file:
         file.write(b"\xff\xfe\x00garbage\n[1]\n")
-    served.ask("units.stop", name="stand", grace=0.1)
+    served.ask("units.stop", profile="stand", unit="server", grace=0.1)
     assert served.up().outcome == "deployed"
     (host,) = ledger(served.profile(), 20)["hosts"]
     assert len(host["runs"]) == 2

@@ -28,13 +28,15 @@ def test_nothing_serves(served: ServedHost, gate: str) -> None:
 
 def test_down_ends_what_a_bench_that_died_left(served: ServedHost) -> None:
     served.up()
-    for name in ("stand.plain-0a1b2c3d", "standing.plain-0a1b2c3d"):
-        served.ask("units.start", name=name, argv=["sleep", "300"], release="r", supervisor="agent")
+    ours, others = ({"profile": p, "unit": "plain-0a1b2c3d"} for p in ("stand", "standing"))
+    for unit in (ours, others):
+        served.ask("units.start", **unit, argv=["sleep", "300"], release="r", supervisor="agent")
     try:
         assert served.up(playbook="down").outcome == "changed"
         assert served.unit("stand.plain-0a1b2c3d")["state"] == "absent"
+        assert not (served.root / "profiles/stand/units/plain-0a1b2c3d").exists()
         assert served.unit("standing.plain-0a1b2c3d")["state"] == "running", "it is another's"
         assert served.up(playbook="down").outcome == "unchanged"
     finally:
-        for name in ("stand.plain-0a1b2c3d", "standing.plain-0a1b2c3d"):
-            served.ask("units.stop", name=name, grace=0.1)
+        for unit in (ours, others):
+            served.ask("units.stop", **unit, grace=0.1)

@@ -16,7 +16,7 @@ from tests.hosts.served.host import ServedHost
 
 
 def config(served: ServedHost) -> Path:
-    return served.root / "profiles/stand/current/drafter/config.json"
+    return served.root / "profiles/stand/units/server/current/drafter/config.json"
 
 
 def rewrite(path: Path, mask: int) -> None:
@@ -108,7 +108,7 @@ def test_gates_that_were_not_reached_are_asked_by_the_next_run(served: ServedHos
 def test_only_a_run_that_measured_has_figures_and_times(served: ServedHost) -> None:
     served.up()
     first = status.survey(served.profile())["hosts"][0]["verdicts"]
-    served.ask("units.stop", name="stand", grace=0.1)
+    served.ask("units.stop", profile="stand", unit="server", grace=0.1)
     config(served).unlink()
     assert "  stopped" in told(served)
     for absent in ("NOT healthy", "process", "accepted"):

@@ -120,7 +120,7 @@ def test_the_log_of_a_failed_release_is_kept(served: ServedHost) -> None:
     def text(release: str) -> str:
         return "".join(log(served.profile(), 1000, False, None, release))
 
-    kept = served.root / "profiles/stand/releases" / failed / "server.log"
+    kept = served.root / "profiles/stand/units/server/releases" / failed / "server.log"
     assert text(failed[:8]) == kept.read_text("utf-8") != ""
     assert text(serving) == "".join(log(served.profile(), 1000, False, None))
     with pytest.raises(UsageError) as caught:

@@ -79,7 +79,7 @@ def test_a_stricter_gate_is_a_verdict_on_what_serves(served: ServedHost) -> None
 
 def test_a_verdict_that_turned_is_not_forgotten(served: ServedHost) -> None:
     served.up()
-    config = served.root / "profiles/stand/current/drafter/config.json"
+    config = served.root / "profiles/stand/units/server/current/drafter/config.json"
     asked = served.up(check_gates=True)
     assert asked.outcome == "passed"
     manifest = served.releases()["releases"][asked.hosts[0].release]
@@ -118,7 +118,7 @@ def test_unattended_a_known_failure_costs_no_second_gap(served: ServedHost) -> N
     again = served.up(STALE, only_if_changed=True)
     assert (again.outcome, again.hosts[0].release) == ("unchanged", good)
     assert served.unit()["pid"] == pid
-    served.ask("units.stop", name="stand", grace=0.1)
+    served.ask("units.stop", profile="stand", unit="server", grace=0.1)
     healed = served.up(STALE, only_if_changed=True)
     assert (healed.outcome, served.unit()["release"]) == ("deployed", good)
     assert served.up(STALE, "acceptance.min_length=1", only_if_changed=True).outcome == "deployed"
@@ -163,7 +163,7 @@ def test_what_is_blocked_still_goes_back_from_where_a_run_died(served: ServedHos
     begin = {"kind": "begin", "run": "r0", "playbook": "up", "release": "x", "current": good}
     for entry in (begin, {"kind": "phase", "run": "r0", "phase": "switching"}):
         served.ask("releases.record", profile="stand", entry=entry)
-    served.ask("units.stop", name="stand", grace=0.1)
+    served.ask("units.stop", profile="stand", unit="server", grace=0.1)
     blocked = served.up("drafter.config={dflash_config.target_layer_ids: [99, 3, 5]}")
     assert (blocked.exit_code, blocked.hosts[0].recovered_run) == (10, "r0")
     assert (served.unit()["release"], served.unit()["kept"]) == (good, True)
@@ -202,7 +202,7 @@ def test_other_failures_lead_back_too(served: ServedHost, fault: str) -> None:
 def test_a_server_killed_behind_our_back_is_started_again(served: ServedHost) -> None:
     served.up()
     unit = served.unit()
-    served.ask("units.stop", name="stand", grace=0.1)
+    served.ask("units.stop", profile="stand", unit="server", grace=0.1)
     again = served.up()
     assert again.outcome == "deployed"
     assert served.unit()["pid"] != unit["pid"]

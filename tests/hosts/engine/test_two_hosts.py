@@ -80,7 +80,7 @@ ALWAYS = ("controller, awaiting the new", "unreachable, awaiting the new")
 
 
 def releases(machine: Machine) -> dict[str, Any]:
-    (found,) = machine.ask(Call(operations.releases.state, profile="stand", last=0))
+    (found,) = machine.ask(Call(operations.releases.state, unit="server", profile="stand", last=0))
     return dict(found)
 
 

@@ -179,7 +179,7 @@ def test_a_machine_of_its_own_needs_more_than_a_title(gpus: GpuMachine) -> None:
 def test_a_process_that_survives_sigkill_ends_the_run_with_where_it_is(
     gpus: GpuMachine, frozen_disk: str
 ) -> None:
-    log = "/var/lib/deployctl/profiles/prod/server/server.log"
+    log = "/var/lib/deployctl/profiles/prod/units/server/server/server.log"
     gpus.node.run("mkdir", "-p", log.rpartition("/")[0])
     pid = gpus.hold(gpus.node, "VLLM::EngineCore", files=[log], block=frozen_disk)
     gpus.node.run("kill", "-USR1", str(pid))
@@ -192,7 +192,7 @@ def test_a_process_that_survives_sigkill_ends_the_run_with_where_it_is(
 
 
 def test_what_lies_below_our_root_is_ours_on_any_machine(gpus: GpuMachine) -> None:
-    log = "/var/lib/deployctl/profiles/prod/server/server.log"
+    log = "/var/lib/deployctl/profiles/prod/units/server/server/server.log"
     gpus.node.run("mkdir", "-p", log.rpartition("/")[0])
     pid = gpus.hold(gpus.node, "VLLM::EngineCore", memory=10, files=[log])
     without = gpus.hold(gpus.node, "VLLM::Worker", devices=[], memory=0, files=[log])
@@ -266,16 +266,20 @@ def test_our_unit_in_the_container_goes_first_and_then_its_orphans(gpus: GpuMach
         "devices": [],
         "children": [{"argv": ["VLLM::EngineCore"], "devices": ["/dev/nvidia0"], "memory": 700}],
     }
-    log = "/var/lib/deployctl/profiles/prod/server/server.log"
+    log = "/var/lib/deployctl/profiles/prod/units/server/server/server.log"
     with gpus.agent("ours") as agent:
         unit = agent.call(
             "units.start",
-            name="prod",
+            profile="prod",
+            unit="server",
             argv=["python3", "/stand_in/holder_stand_in.py", "be", json.dumps(spec)],
             release="r1",
         )
         assert unit["state"] == "running"
-        wait_for("the engine", lambda: len(agent.call("units.state", name="prod")["members"]) == 2)
+        wait_for(
+            "the engine",
+            lambda: len(agent.call("units.state", profile="prod", unit="server")["members"]) == 2,
+        )
         # The second one may not be what it will be yet.
         wait_for("its GPU", lambda: any(held["devices"] for held in holders(agent)))
     escaped = gpus.hold(gpus.ours, "VLLM::Worker_TP0", files=[log], memory=200)
@@ -291,7 +295,7 @@ def test_our_unit_in_the_container_goes_first_and_then_its_orphans(gpus: GpuMach
     assert [row["why"] for row in evidence["stopped"][:2]] == ["the unit", "the unit"]
     assert not gpus.alive(gpus.ours, escaped)
     with gpus.agent("ours") as agent:
-        assert agent.call("units.state", name="prod")["state"] == "stopped"
+        assert agent.call("units.state", profile="prod", unit="server")["state"] == "stopped"
 
 
 # -- a host that cannot be asked ------------------------------------------------------------------

@@ -225,7 +225,7 @@ class ServedHost:
 
     def supervised(self) -> dict[str, Any]:
         """What the server's supervisor wrote last."""
-        path = self.root / "profiles/stand/server/record.json"
+        path = self.root / "profiles/stand/units/server/server/record.json"
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return found
 
@@ -256,15 +256,17 @@ class ServedHost:
             self._agent = None
 
     def unit(self, name: str = "stand") -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("units.state", name=name)
+        profile, _, unit = name.partition(".")
+        found: dict[str, Any] = self.ask("units.state", profile=profile, unit=unit or "server")
         return found
 
     def releases(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("releases.state", profile="stand", last=0)
+        found: dict[str, Any] = self.ask("releases.state", profile="stand", unit="server", last=0)
         return found
 
     def ledger(self, kind: str = "end") -> list[dict[str, Any]]:
-        return [entry for entry in self.releases()["ledger"] if entry["kind"] == kind]
+        entries = self.ask("releases.ledger", profile="stand")
+        return [entry for entry in entries if entry["kind"] == kind]
 
     def close(self) -> None:
         """Stop what serves and builds; nothing of the host outlives the test."""
@@ -275,7 +277,7 @@ class ServedHost:
 
 
 def _stop_everything(agent: Connected) -> None:
-    units = ("stand", "stand.blue", "stand.green")
-    agent.session.ask([Call("units.stop", name=n, grace=0.5) for n in units])
+    units = agent.session.call("units.listing", profile="stand")
+    agent.session.ask([Call("units.stop", profile="stand", unit=unit, grace=0.5) for unit in units])
     for job in agent.session.call("jobs.listing"):
         agent.session.call("jobs.stop", id=job["id"], grace=0.5)

@@ -56,7 +56,7 @@ class Machine:
 
     def stop(self) -> None:
         """Stop what serves, and end the machine."""
-        self.ask(Call("units.stop", name="stand", grace=0.5))
+        self.ask(Call("units.stop", profile="stand", unit="server", grace=0.5))
         self.sshd.stop()
         self._network.kill()
         self._network.wait()
@@ -87,7 +87,7 @@ class ManyHosts(ServedHost):
 
     def units(self) -> list[dict[str, Any]]:
         """What serves on each of them."""
-        call = Call("units.state", name="stand")
+        call = Call("units.state", profile="stand", unit="server")
         return each(self.machines, lambda machine: machine.ask(call)[0], Slots())
 
     def __enter__(self) -> ManyHosts:

@@ -91,10 +91,13 @@ def accepted_each(speculation: dict[str, Any] | None, draft_tokens: int) -> int:
 
 
 def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The document of a completion or a chat completion, after `stand_in_seconds`."""
+    """The document of a completion or a chat completion, after `stand_in_seconds`, or once there is
+    the file `stand_in_until`."""
     with COUNTERS:
         server.running += 1
     time.sleep(float(body.get("stand_in_seconds") or 0))
+    while body.get("stand_in_until") and not Path(body["stand_in_until"]).exists():
+        time.sleep(0.02)
     with COUNTERS:
         server.running -= 1
     server.count()

@@ -54,8 +54,11 @@ def test_an_entry(entry: dict[str, Any], key: str, tmp_path: Path) -> None:
 
 def test_manifests_and_seals(tmp_path: Path) -> None:
     for path, text in (
-        ("profiles/p/releases/good/manifest.json", {"identity": {}, "evidence": {"fetch": {}}}),
-        ("profiles/p/releases/bad/manifest.json", {"identity": []}),
+        (
+            "profiles/p/units/server/releases/good/manifest.json",
+            {"identity": {}, "evidence": {"fetch": {}}},
+        ),
+        ("profiles/p/units/server/releases/bad/manifest.json", {"identity": []}),
         ("environments/good/seal.json", {"key": "good", "evidence": {}, "knowledge": {}}),
         ("environments/bad/seal.json", {"evidence": {"build": 1}}),
         ("environments/odd/broken.json", {"why": {"a": 1}}),
@@ -63,7 +66,7 @@ def test_manifests_and_seals(tmp_path: Path) -> None:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(text))
-    found = releases.state(call(tmp_path), "p")
+    found = releases.state(call(tmp_path), "p", "server")
     assert found["releases"]["good"] is not None and found["releases"]["bad"] is None
     assert found["environments"]["good"] is not None and found["environments"]["bad"] is None
     assert found["broken"] == {

@@ -37,23 +37,29 @@ ASKED: dict[str, tuple[str, Callable[[Call], Any]]] = {
     "a file": ("f", lambda call: files.read(call, "@/f")),
     "a tree": ("t/f", lambda call: files.tree_digest(call, "@/t")),
     "a ledger": ("profiles/p/ledger.jsonl", lambda call: releases.ledger(call, "p")),
-    "a manifest": ("profiles/p/releases/r/manifest.json", lambda call: releases.state(call, "p")),
-    "a seal": ("environments/e/seal.json", lambda call: releases.state(call, "p")),
+    "a manifest": (
+        "profiles/p/units/server/releases/r/manifest.json",
+        lambda call: releases.state(call, "p", "server"),
+    ),
+    "a seal": ("environments/e/seal.json", lambda call: releases.state(call, "p", "server")),
     "a failure": (
-        "profiles/p/releases/r/failed.json",
-        lambda call: release_status.failed(call, "p"),
+        "profiles/p/units/server/releases/r/failed.json",
+        lambda call: release_status.failed(call, "p", "server"),
     ),
     "a kept log": (
-        "profiles/p/releases/r/server.log",
-        lambda call: release_status.log(call, "p", "r"),
+        "profiles/p/units/server/releases/r/server.log",
+        lambda call: release_status.log(call, "p", "server", "r"),
     ),
     "an inventory": (
-        "profiles/p/releases/r/launch.json",
+        "profiles/p/units/server/releases/r/launch.json",
         lambda call: garbage.inventory(call),
     ),
     "a job": ("jobs/j/state.json", lambda call: jobs.state(call, "j")),
     "a job's log": ("jobs/j/log", lambda call: jobs.log(call, "j")),
-    "a unit": ("profiles/u/server/spec.json", lambda call: units.state(call, "u")),
+    "a unit": (
+        "profiles/u/units/server/server/spec.json",
+        lambda call: units.state(call, "u", "server"),
+    ),
     "a wheel's record": ("wheels/k/wheel.json", lambda call: wheel_store.wheels(call)),
     "a record": (
         "e/lib/python3.11/site-packages/vllm-1.dist-info/RECORD",

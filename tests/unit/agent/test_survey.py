@@ -186,7 +186,7 @@ def test_a_machine_that_stood_still_makes_no_process_stuck(monkeypatch: pytest.M
 def test_marks_are_paths_below_the_root_and_nothing_beside_it() -> None:
     marks = Marks("/srv/deployctl")
     for path in (
-        "/srv/deployctl/profiles/demo/server/server.log",
+        "/srv/deployctl/profiles/demo/units/server/server/server.log",
         "/srv/deployctl/profiles/demo/lock",
         "/srv/deployctl/environments/e1/lib/x.so",
         "/srv/deployctl-old/profiles/other/x",

@@ -24,23 +24,27 @@ def inventory() -> Any:
     return {
         "profiles": {
             "a": {
-                "current": "a5",
-                "previous": "a4",
-                "running": "a3",
-                "releases": {
-                    "a1": release("e1", 1.0),
-                    "a2": release("e2", 2.0),
-                    "a3": release("e3", None),
-                    "a4": release("e4", 4.0),
-                    "a5": release("e5", 5.0, "build-e5", "/root/wheels/w5/x.whl", "used-cache"),
-                    "failed": release("e6"),
-                },
+                "server": {
+                    "current": "a5",
+                    "previous": "a4",
+                    "running": "a3",
+                    "releases": {
+                        "a1": release("e1", 1.0),
+                        "a2": release("e2", 2.0),
+                        "a3": release("e3", None),
+                        "a4": release("e4", 4.0),
+                        "a5": release("e5", 5.0, "build-e5", "/root/wheels/w5/x.whl", "used-cache"),
+                        "failed": release("e6"),
+                    },
+                }
             },
             "b": {
-                "current": "b1",
-                "previous": None,
-                "running": None,
-                "releases": {"b1": release("e7", 1.0), "b0": release("e8")},
+                "server": {
+                    "current": "b1",
+                    "previous": None,
+                    "running": None,
+                    "releases": {"b1": release("e7", 1.0), "b0": release("e8")},
+                }
             },
         },
         "environments": {f"e{n}": {"bytes": 10} for n in range(1, 10)},
@@ -91,7 +95,7 @@ def test_what_is_prepared_stays_with_all_that_it_stands_on() -> None:
     made = [f"/root/jobs/build-e{n}/log" for n in (6, 9)]
     for name, time in (("failed", 9.0), ("next", 8.0)):
         place = {"failed": "e6", "next": "e9"}[name]
-        found["profiles"]["a"]["releases"][name] = {
+        found["profiles"]["a"]["server"]["releases"][name] = {
             **release(place, None, *made),
             "prepared": time,
         }
@@ -105,9 +109,9 @@ def test_what_is_prepared_stays_with_all_that_it_stands_on() -> None:
 
 def test_both_slots_of_a_profile_are_collected() -> None:
     found = inventory()
-    found["profiles"]["b.blue"] = found["profiles"].pop("b")
-    gone = {(one.profile, one.name) for one in doomed(found, "b", 0) if one.kind == "releases"}
-    assert gone == {("b.blue", "b0")}
+    found["profiles"]["b"]["blue"] = found["profiles"]["b"].pop("server")
+    gone = [one for one in doomed(found, "b", 0) if one.kind == "releases"]
+    assert [(one.profile, one.unit, one.name) for one in gone] == [("b", "blue", "b0")]
 
 
 def test_caches_of_a_source_go_with_its_last_release() -> None:

@@ -11,6 +11,7 @@ from deployctl.engine.inspect import status
 from deployctl.report.serving import status_lines
 from deployctl.steps.interface import Answers, Unknown
 from tests.unit.steps.test_clean_plan import UUIDS, gpus, look, process, wanted
+from tests.unit.whole import whole_answers
 
 LOST: dict[str, Any] = {
     "state": "lost",
@@ -32,15 +33,14 @@ def answers(**changes: Any) -> Answers:
         "environments": {},
         "broken": {},
     }
-    return Answers(
-        {
-            "unit": LOST,
-            "releases": releases,
-            "holders": look(CORE, TRACKER),
-            "gpus": gpus((6, 2, 43533)),
-            **changes,
-        }
-    )
+    given = {
+        "unit": LOST,
+        "releases": releases,
+        "holders": look(CORE, TRACKER),
+        "gpus": gpus((6, 2, 43533)),
+        **changes,
+    }
+    return Answers(whole_answers(given))
 
 
 def test_the_processes_of_a_lost_server_are_told_with_their_memory(

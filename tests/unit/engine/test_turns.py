@@ -13,8 +13,10 @@ from deployctl.config.profile import Profile
 from deployctl.engine.run.placement import Group, groups, placements
 from deployctl.engine.run.pool import Job, Slots, each
 from deployctl.engine.run.turns import HeldBack, Turns
-from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
+from deployctl.engine.strategies.blue_green import BlueGreen
+from deployctl.engine.strategies.interface import GroupPlan, Handover, Strategy, Wave, in_waves
 from deployctl.engine.strategies.recreate import Recreate
+from deployctl.engine.strategies.registry import STRATEGIES
 
 
 class OneByOne(Strategy):
@@ -58,8 +60,41 @@ def test_a_placement_is_one_unit_on_one_host() -> None:
         ([GroupPlan("a", False)], ()),
     ],
 )
-def test_recreate_switches_all_at_once(plans: list[GroupPlan], waves: tuple[Wave, ...]) -> None:
-    assert Recreate().waves(plans) == waves
+def test_groups_by_themselves_switch_all_at_once(
+    plans: list[GroupPlan], waves: tuple[Wave, ...]
+) -> None:
+    assert {strategy.waves(plans) for strategy in STRATEGIES.values()} == {waves}
+
+
+@pytest.mark.parametrize(
+    ("at_once", "waves"),
+    [
+        (1, (("a",), ("b",), ("d",))),
+        (2, (("a", "b"), ("d",))),
+        (5, (("a", "b", "d"),)),
+        (None, (("a", "b", "d"),)),
+    ],
+)
+def test_a_wave_has_so_many_groups(at_once: int | None, waves: tuple[Wave, ...]) -> None:
+    plans = [GroupPlan(name, name != "c") for name in "abcd"]
+    assert in_waves(plans, at_once) == waves
+
+
+@pytest.mark.parametrize(
+    ("strategy", "live", "stays", "handover"),
+    [
+        (Recreate(), None, False, Handover("server")),
+        (Recreate(), "server", True, Handover("server")),
+        (BlueGreen(), None, False, Handover("blue", None, routed=True)),
+        (BlueGreen(), "blue", True, Handover("blue", None, routed=True)),
+        (BlueGreen(), "blue", False, Handover("green", "blue", routed=True)),
+        (BlueGreen(), "green", False, Handover("blue", "green", routed=True)),
+    ],
+)
+def test_where_a_release_is_started_and_what_makes_way(
+    strategy: Strategy, live: str | None, stays: bool, handover: Handover
+) -> None:
+    assert strategy.handover(live, stays) == handover
 
 
 def worker(turns: Turns, host: str, done: list[str], fails: bool = False) -> Callable[[], None]:

@@ -104,7 +104,10 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 def test_every_conversation_ends(when: str) -> None:
     fuzz = Fuzz(8)
     before = threading.active_count()
-    calls = [Call("units.state", name="a"), Call("files.read", path="/x")]
+    calls = [
+        Call("units.state", profile="a", unit="server"),
+        Call("files.read", path="/x"),
+    ]
     ends = {"answered": 0, "lost": 0}
     each = MESSAGES // 2 // SESSIONS
 

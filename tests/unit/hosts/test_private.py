@@ -43,15 +43,17 @@ def test_all_that_is_kept_is_private(root: Path, session: Session) -> None:
     session.call("releases.lock", profile="p", holder={"run": "r"})
     session.call("releases.record", profile="p", entry={"kind": "k"})
     session.call("files.write", path="@/profiles/p/file", text="x")
-    session.call("releases.prepare", profile="p", release="r1", environment="e1")
-    session.call("releases.seal", profile="p", release="r1", manifest={})
+    session.call("releases.prepare", profile="p", unit="server", release="r1", environment="e1")
+    session.call("releases.seal", profile="p", unit="server", release="r1", manifest={})
     session.call("releases.seal_environment", key="e1", seal={})
     steps = [{"phase": "work", "argv": ["true"], "lock": "@/work.lock"}]
     session.call("jobs.start", id="j", steps=steps)
     session.call("jobs.follow", id="j")
     argv = ["sh", "-c", "exec sleep 60"]
-    session.call("units.start", name="u", argv=argv, release="r1", secrets={"A": "b"})
-    session.call("units.stop", name="u", grace=1)
+    session.call(
+        "units.start", profile="u", unit="server", argv=argv, release="r1", secrets={"A": "b"}
+    )
+    session.call("units.stop", profile="u", unit="server", grace=1)
     assert open_to_others(root) == set()
 
 
@@ -63,9 +65,11 @@ def test_what_a_program_makes_elsewhere_is_its_users_matter(
     session.call("jobs.start", id="j", steps=steps)
     session.call("jobs.follow", id="j")
     argv = ["sh", "-c", f"touch {made['unit']}; exec sleep 60"]
-    session.call("units.start", name="u", argv=argv, release="r1", supervisor="agent")
+    session.call(
+        "units.start", profile="u", unit="server", argv=argv, release="r1", supervisor="agent"
+    )
     session.call("hooks.run", argv=["touch", str(made["hook"])])
-    session.call("units.stop", name="u", grace=1)
+    session.call("units.stop", profile="u", unit="server", grace=1)
     modes = {name: stat.S_IMODE(path.stat().st_mode) for name, path in made.items()}
     assert modes == {"job": 0o644, "unit": 0o644, "hook": 0o644}
 

@@ -86,7 +86,7 @@ def test_a_wrong_answer_is_a_lost_connection() -> None:
     unit = {"state": "running", "pid": "many", "start": 1, "release": "r", "members": []}
     wrong = {"id": 0, "results": [{"value": unit}]}
     with scripted(answering(wrong)) as session, pytest.raises(ConnectionLost) as caught:
-        session.call("units.state", name="x")
+        session.call("units.state", profile="x", unit="server")
     assert "units.state: pid is 'many', not an integer" in caught.value.why
     assert caught.value.exit_code == 4
 
@@ -131,5 +131,5 @@ def test_an_operation_is_asked_by_its_own_name() -> None:
             yield {"id": message["id"], "results": [{"value": unit}]}
 
     with scripted(script) as session:
-        assert session.call(units.state, name="x")["state"] == "absent"
-    assert asked == [{"op": "units.state", "args": {"name": "x"}}]
+        assert session.call(units.state, profile="x", unit="server")["state"] == "absent"
+    assert asked == [{"op": "units.state", "args": {"profile": "x", "unit": "server"}}]

@@ -67,9 +67,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def drained(unit: Any, within: float, *said: dict[str, Any]) -> tuple[Any, Answers]:
     session = Answers(*said)
     shown: list[int | None] = []
-    left = in_flight.drain(
-        cast(Session, session), deployment({}).profile, unit, within, shown.append
-    )
+    left = in_flight.drain(cast(Session, session), deployment({}), unit, within, shown.append)
     return left, session
 
 

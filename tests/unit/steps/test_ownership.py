@@ -13,6 +13,8 @@ from deployctl.agent.gpu import nvidia_table
 from deployctl.config.clean import Scope
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Mine, Verdict, judge, select, system_name
+from deployctl.steps.servers import siblings
+from tests.hosts.step_bench import deployment
 
 CASES = Path(__file__).parents[2] / "cases"
 NODE, CT, OTHER_CT = 1, 2, 3
@@ -283,3 +285,18 @@ def test_names_of_system_services() -> None:
     assert system_name(process(1, command=("/usr/lib/xorg/Xorg", ":0"))) == "Xorg"
     assert system_name(process(1, command=("python", "Xorg"))) is None
     assert system_name(process(1, command=("mine",)), ("mine",)) == "mine"
+
+
+@pytest.mark.parametrize("other", ["prod", "prod/green", "prod.blue"])
+def test_what_serves_in_a_unit_beside_it_is_no_units_own(other: str) -> None:
+    """Whatever they share: the environment, the profile, the machine."""
+    prod = deployment({"name": "prod"})
+    blue = siblings.of_unit(prod, "blue").owner
+    mine = Mine(blue, environments=frozenset({"e1"}), namespace=NODE)
+    shares = ("environments", "e1", "mapping")
+    servers = [
+        engine(5, (), marks=(("profiles", other, "file"), shares)),
+        engine(6, (), marks=(("profiles", blue, "file"), shares)),
+    ]
+    assert {v.process.pid: v.word for v in judge(servers, mine)} == {5: "foreign", 6: "ours"}
+    assert siblings.of_unit(prod, "server").owner == prod.owner == "prod"

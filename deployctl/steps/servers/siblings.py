@@ -1,0 +1,54 @@
+"""The units that a profile has beside each other on one host. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deployctl.agent.wire.answers import UnitState
+from deployctl.config.switch import SwitchSettings
+from deployctl.hosts.operations import units
+from deployctl.hosts.session import Call
+from deployctl.steps.identity import FRONT, MAIN, SLOTS
+from deployctl.steps.interface import Answers, Deployment, Key, Question
+from deployctl.steps.servers.process import RUNNING
+
+UNITS = Key[dict[str, UnitState]]("units")
+BEHIND = "127.0.0.1"
+"""Where a unit listens that clients reach through another one."""
+
+
+def of_unit(wanted: Deployment, unit: str) -> Deployment:
+    """What is wanted of one unit of a profile: its port and GPUs are those of its slot."""
+    profile, settings = wanted.profile, getattr(wanted.profile.switch, unit, None)
+    if unit not in SLOTS or settings is None:
+        return replace(wanted, unit=unit)
+    gpus = profile.serve.gpus if settings.gpus is None else settings.gpus
+    serve = profile.serve.model_copy(update={"host": BEHIND, "port": settings.port, "gpus": gpus})
+    update = {"serve": serve, "switch": SwitchSettings()}
+    return replace(wanted, unit=unit, profile=profile.model_copy(update=update))
+
+
+def question(wanted: Deployment) -> Question[dict[str, UnitState]]:
+    """What must be known: the state of every unit that the profile has here."""
+    return Question(UNITS, Call(units.listing, profile=wanted.profile.name))
+
+
+def runs(unit: UnitState) -> bool:
+    """Whether anything of a unit runs."""
+    return unit["state"] in RUNNING or bool(unit["members"])
+
+
+def left(wanted: Deployment, answers: Answers) -> dict[str, UnitState]:
+    """The units that run from when a profile was blue-green; nothing else would stop them."""
+    alone = wanted.unit == MAIN and wanted.profile.switch.strategy == "recreate"
+    known = answers.get(UNITS) or {} if alone else {}
+    return {unit: known[unit] for unit in (*SLOTS, FRONT) if runs(known.get(unit) or ABSENT)}
+
+
+ABSENT: UnitState = {
+    "state": "absent",
+    "pid": None,
+    "start": None,
+    "release": None,
+    "members": [],
+}
