@@ -17,7 +17,7 @@ WAYS = {
 @dataclass(frozen=True)
 class Delivery:
     """Who produces an artifact, or has it already (`ready`), who receives it, and by which way. The
-    same for every host that takes part; `host` is the one at which this is said."""
+    same for every host that takes part; `host` is the one that reports this."""
 
     artifact: str
     key: str

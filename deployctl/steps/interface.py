@@ -205,7 +205,7 @@ class NoCourier:
         return
 
     def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
-        raise AssertionError(f"nobody brings {artifact}")
+        raise AssertionError(f"no host brings {artifact}")
 
 
 @dataclass

@@ -24,7 +24,7 @@ def remove(folder: str) -> None:
 
 
 def statuses(folder: str, step: Callable[[], None]) -> Iterator[os.stat_result]:
-    """Of all that is no folder below one, as far as a path can name it; `step` is called for each
+    """Of all files below a folder, as far as a path can name it; `step` is called for each
     folder."""
     pending = [folder]
     while pending:

@@ -28,7 +28,7 @@ def context(pem: str, server: bool) -> ssl.SSLContext:
     made.verify_mode = ssl.CERT_REQUIRED
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     if server:
-        # Nobody reads a ticket: unread, it would turn the end of the connection into a reset.
+        # A ticket is not read: unread, it would turn the end of the connection into a reset.
         made.num_tickets = 0
     made.load_verify_locations(cadata=pem[pem.index("-----BEGIN CERTIFICATE") :])
     # The library takes files alone; this one has no name and ends with us.
@@ -58,7 +58,7 @@ def accept(listener: socket.socket, pem: str) -> BinaryIO:
         try:
             connection, place = listener.accept()
         except socket.timeout:
-            raise BrokenStream("nobody connected within %d s" % WAIT) from None
+            raise BrokenStream("no connection within %d s" % WAIT) from None
         connection.settimeout(WAIT)
         try:
             secured = agreed.wrap_socket(connection, server_side=True)

@@ -43,7 +43,7 @@ class Incoming:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes here; error `busy` where somebody does."""
+        """No other writer is allowed here; error `busy` where there is one."""
         handle = os.open(os.path.join(self.notes, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:

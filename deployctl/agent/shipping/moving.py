@@ -33,7 +33,7 @@ AHEAD = 4
 LISTENING = "listening.json"
 
 Sink = Tuple[Callable[[bytes], Any], Callable[[], Any]]
-"""Takes bytes, and is told that no more come."""
+"""Takes bytes, and a notice that no more come."""
 
 
 def main(argv: List[str]) -> int:

@@ -212,13 +212,13 @@ def _place_wheel(call: Call, folder: str, key: str) -> None:
         return
     os.makedirs(target, exist_ok=True)
     names = sorted(os.listdir(folder), key=lambda name: name == RECORD)
-    for name in names:  # the record last: without it, it is no wheel
+    for name in names:  # the record last: without it, it does not count as a wheel
         shutil.copyfile(os.path.join(folder, name), os.path.join(target, name))
 
 
 def _plain(name: str) -> str:
     if os.path.basename(name) != name or name in ("", ".", ".."):
-        raise AgentError("no-parcel", "%s is no name" % ascii(name)[:200])
+        raise AgentError("no-parcel", "invalid name %s" % ascii(name)[:200])
     return name
 
 

@@ -173,12 +173,12 @@ def inside(name: Any) -> bool:
 
 def _checked(name: Any) -> str:
     if not inside(name):
-        raise AgentError("bad-manifest", "%s is no relative name" % ascii(name)[:200])
+        raise AgentError("bad-manifest", "%s is not a relative name" % ascii(name)[:200])
     return str(name)
 
 
 def kept(place: Optional[Dict[str, Any]], signature: List[Any]) -> Optional[Manifest]:
-    """The manifest in a note that was made of these very files; None where there is none."""
+    """The manifest in a note of these same files; None where there is none."""
     if place is None or place.get("signature") != signature:
         return None
     return dict(place["manifest"])

@@ -1,4 +1,4 @@
-"""What is sent from this host and received by it, asked and told in pieces."""
+"""What is sent from this host and received by it, requested and reported in pieces."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def listening(call: Call, folder: str, token: str, job: str, wait: float) -> Lis
             break
         call.step()
         time.sleep(POLL)
-    raise AgentError("not-listening", "nobody listens for %s" % folder)
+    raise AgentError("not-listening", "no listener for %s" % folder)
 
 
 def finish(call: Call, folder: str) -> Finished:

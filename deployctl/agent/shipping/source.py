@@ -32,7 +32,7 @@ def described(root: str, folder: str, step: Callable[[], None]) -> Dict[str, Any
 
 
 def forget(root: str, folder: str) -> None:
-    """Drop the note, so that the checksums are made anew."""
+    """Drop the note, so that the checksums are computed again."""
     place = manifest_note(root, folder)
     if os.path.exists(place):
         os.unlink(place)

@@ -105,7 +105,8 @@ def _left_out(site: str, info: str) -> Set[str]:
     direct = os.path.join(site, info, "direct_url.json")
     if os.path.exists(direct):
         with open_regular(direct) as file:
-            # A place on this host is none on another; an index or a repository is the same there.
+            # A place on this host does not exist on another; an index or a repository is the same
+            # there.
             if b'"file:' in file.read():
                 names.add("direct_url.json")
     return {"%s/%s" % (info, name) for name in names}

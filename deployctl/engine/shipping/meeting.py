@@ -26,7 +26,7 @@ from deployctl.steps.models import sources
 class _Declared:
     needs: Mapping[str, Need]
     told: Mapping[Key[Model], Model | None]
-    """What the hub told this host, by role."""
+    """What the hub answered this host, by role."""
 
 
 class Meeting:
@@ -53,7 +53,7 @@ class Meeting:
         self, connected: Connected, steps: Sequence[Step], wanted: Deployment, answers: Answers
     ) -> tuple[Deployment, Answers]:
         """Agree with the other hosts on who brings what: the deployment with that, and the answers
-        with what another host was told by the hub. Waits for the others only where this host lacks
+        with what another host got from the hub. Waits for the others only where this host lacks
         something."""
         if self.alone:
             return wanted, answers

@@ -42,7 +42,7 @@ class Order:
 
     @property
     def due(self) -> bool:
-        """Whether all that wait for it can be served now, and nobody does so yet."""
+        """Whether all that wait for it can be served now, and none is served yet."""
         here = {*self.waiting, *self.results, *self.left}
         known = self.source is not None or self.failure is not None
         return known and not self.taken and here >= {*self.delivery.receivers}
@@ -54,7 +54,7 @@ class Order:
 
 
 def producer_failed(delivery: Delivery, error: DeployError | None) -> HostError:
-    """What a receiver is told of a producer that failed."""
+    """What a receiver learns of a producer that failed."""
     producer, what = delivery.producer, delivery.artifact
     if error is None:
         why = f"{producer} ended its part of the run without having proven it"

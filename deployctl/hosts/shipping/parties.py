@@ -75,7 +75,7 @@ class Receiver:
 
 
 Tell = Callable[[Receiver, int], None]
-"""Told that so many bytes came to a receiver."""
+"""Called with the number of bytes that came to a receiver."""
 
 
 def ranges(pieces: Iterable[int]) -> list[tuple[int, int]]:

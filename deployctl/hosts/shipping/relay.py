@@ -46,7 +46,7 @@ def attach(
     tell: Tell,
     attached: Callable[[Sequence[str]], object],
 ) -> None:
-    """Wait for the jobs of an earlier run that still bring these goods; `attached` is told of the
+    """Wait for jobs of an earlier run that still bring these goods; `attached` is called with the
     hosts that have one."""
     found = []
     for job in _jobs(source, receivers, goods):

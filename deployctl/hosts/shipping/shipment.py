@@ -199,12 +199,13 @@ class Shipment:
                     "deployctl fetch --deep; then retry",
                 )
         if bad:
-            # Its checksums are made anew from what lies there, to be judged by those of the origin.
+            # Its checksums are computed again from what lies there, to be judged by those of the
+            # origin.
             self.source.session.call(shipping.forget, folder=self.folder)
 
 
 def piece_name(manifest: Mapping[str, Any], number: int) -> str:
-    """A piece as people find it: its number, and the files and bytes that it is made of."""
+    """A piece as people find it: its number, and its files and bytes."""
     piece, at = int(manifest["piece"]), 0
     begin, end = number * piece, (number + 1) * piece
     parts = []

@@ -127,7 +127,7 @@ def survey(context: Context) -> Answers:
 
 
 def adopted(answers: Answers, role: Key[Model], told: Model | None) -> Answers:
-    """The answers of a host that cannot ask the hub, with what another one was told by it."""
+    """The answers of a host that cannot ask the hub, with what it answered another one."""
     own = answers.get(role)
     if own is None or told is None or told["error"] or not own["error"]:
         return answers
