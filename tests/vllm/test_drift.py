@@ -13,7 +13,7 @@ pytestmark = pytest.mark.vllm
 
 
 def config_of(demo: Demo) -> Path:
-    return demo.root / "profiles" / "demo" / "current" / "drafter" / "config.json"
+    return demo.root / "profiles/demo/units/server/current" / "drafter" / "config.json"
 
 
 def test_drift_is_seen_refused_and_mended(deployed: Demo) -> None:

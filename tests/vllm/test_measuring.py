@@ -108,7 +108,7 @@ def test_the_formulas_agree_with_the_servers_own_log(deployed: Demo, served: Ser
 
 def log_windows(demo: Demo) -> list[Window]:
     """What the server has logged about acceptance so far."""
-    log = demo.root / "profiles" / "demo" / "server" / "server.log"
+    log = demo.root / "profiles/demo/units/server/server/server.log"
     return [one for one in windows(log.read_text(errors="replace").splitlines()) if not one.idle]
 
 

@@ -196,7 +196,7 @@ def test_a_killed_process_is_noticed_and_all_is_cleaned_up(
         ready(made)
         start = time.monotonic() - began
         # As after a failure too many: no restart, so that what is left can be looked at.
-        (tmp_path / "profiles" / "toy" / "server" / "kept").unlink()
+        (tmp_path / "profiles/toy/units/server/server/kept").unlink()
         members = unit(made)["members"]
         assert {"vllm", "VLLM::EngineCor", "VLLM::Worker"} <= {m["comm"] for m in members}
         began = time.monotonic()
