@@ -85,6 +85,7 @@ def test_a_verdict_that_turned_is_not_forgotten(served: ServedHost) -> None:
     manifest = served.releases()["releases"][asked.hosts[0].release]
     entry = {
         "kind": "end",
+        "outcome": "failed",
         "run": "20260101T000000Z-000000",
         "release": asked.hosts[0].release,
         "verdicts": {
