@@ -179,7 +179,7 @@ class FetchStep(Step):
             raise self.fail(
                 context,
                 f"the {role} that came from {delivery.producer} is damaged",
-                "\n".join(f"{name}: other bytes than its source has" for name in damaged),
+                "\n".join(f"{name}: content differs from its source" for name in damaged),
                 f"run: deployctl fetch --deep --host {delivery.producer}, then retry",
             )
         return True

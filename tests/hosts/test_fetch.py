@@ -278,6 +278,6 @@ def test_changed_bytes_are_found_when_looking_deep(bench: Bench, source: str) ->
         file.write(bytes([last[0] ^ 1]))
     with pytest.raises(StagingFailed) as caught:
         bench.run(STEP)
-    assert "model.safetensors: other bytes" in caught.value.why
+    assert "model.safetensors: content differs from its source" in caught.value.why
     assert bench.run(STEP)[0].status == "change"
     assert bench.run(STEP)[1]["model"]["checksums"] == "as promised"
