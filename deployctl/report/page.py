@@ -67,7 +67,7 @@ def _printable(value: object) -> object:
 
 def _host(host: Mapping[str, Any]) -> dict[str, Any]:
     steps = {step["step"]: step for step in host["steps"]}
-    acceptance = page_parts.evidence_of(steps, AcceptanceStep)
+    measured = page_parts.evidence_of(steps, AcceptanceStep)
     smoke = page_parts.evidence_of(steps, SmokeStep)
     warned = [[step["step"], remark] for step in host["steps"] for remark in remarks(step)]
     rows = [
@@ -81,18 +81,20 @@ def _host(host: Mapping[str, Any]) -> dict[str, Any]:
         "error": host.get("error"),
         "drift": [*dict.fromkeys(text for step in host["steps"] if (text := drifted(step)))],
         "remarks": Table("Warnings", ["step", "what"], warned) if warned else None,
-        "acceptance": _acceptance(acceptance, host["host"]) if acceptance.get("verdict") else None,
-        "smoke": page_parts.smoke(smoke),
+        AcceptanceStep.name: _acceptance(measured, host["host"])
+        if measured.get("verdict")
+        else None,
+        SmokeStep.name: page_parts.smoke(smoke),
         "answers": page_parts.answers(smoke),
-        "lossless": page_parts.lossless(page_parts.evidence_of(steps, LosslessStep)),
-        "bench": page_parts.bench(page_parts.evidence_of(steps, BenchStep)),
+        LosslessStep.name: page_parts.lossless(page_parts.evidence_of(steps, LosslessStep)),
+        BenchStep.name: page_parts.bench(page_parts.evidence_of(steps, BenchStep)),
         "timeline": charts.markup(charts.timeline(host["steps"], host["host"])),
         # Again as a table, for those who do not see it.
         "steps": Table("Steps", ["step", "status", "time", "why"], rows),
         "tables": [
             *page_parts.config(steps),
             page_parts.fixes(steps),
-            page_parts.versions(steps, acceptance),
+            page_parts.versions(steps, measured),
         ],
     }
 

@@ -63,7 +63,7 @@ def unknown(words: str) -> str:
                 return "" if verb else word
             command, verb = command.commands[word], word
             options |= {name for one in command.params for name in one.opts}
-        elif word.startswith("-") and word.partition("=")[0] not in options | {"-h", "--help"}:
+        elif word.startswith("-") and word.partition("=")[0] not in options | {"-", "-h", "--help"}:
             return word
     return ""
 

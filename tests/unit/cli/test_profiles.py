@@ -48,7 +48,7 @@ def test_list_says_where_each_comes_from_and_what_is_hidden(work: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
     lines = [line.split() for line in ran.stdout.splitlines()]
     assert ["demo", "working", "directory", "profiles/demo.yaml"] in lines
-    assert ["hides", f"{ROOT}/profiles/demo.yaml"] in lines
+    assert ["shadows", f"{ROOT}/profiles/demo.yaml"] in lines
     assert any(line[:2] == ["qwen36-dflash", "shipped"] for line in lines)
     assert "\x1b" not in ran.stdout
 

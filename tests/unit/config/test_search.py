@@ -66,7 +66,7 @@ def test_the_list_as_people_and_programs_read_it(folder: Folder) -> None:
         f"  broken  shipped            {shipped}/broken.yaml  "
         "(cannot be read: see `deployctl profile validate`)",
         f"  mine    working directory  {'profiles/mine.yaml':{width}}  My own",
-        f"          hides {shipped}/mine.yaml",
+        f"          shadows {shipped}/mine.yaml",
         "",
         "playbooks",
         "",

@@ -67,7 +67,7 @@ RELEASES = {
 }
 WRITES = {"releases.lock": {"held": True}, "releases.record": {"recorded": True, "time": 1.0}}
 QUESTIONS: dict[str, dict[str, Any]] = {
-    "units.state": {"name": "fuzzed"},
+    "units.state": {"profile": "fuzzed", "unit": "server"},
     "network.listener": {"port": 1},
     "files.read": {"path": "@/nothing"},
 }
