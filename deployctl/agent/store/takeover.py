@@ -8,6 +8,7 @@ step can be repeated: the next run finishes one that a crash cut off.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -62,10 +63,18 @@ def _move(old: str, new: str, bare: bool = False) -> None:
         return
     link = os.path.relpath(new, os.path.dirname(old))
     os.symlink(link, new)
-    if not _exchange(old, new):
-        os.unlink(new)
+    if _exchange(old, new):
+        return
+    os.unlink(new)
+    try:
         os.rename(old, new)
-        os.symlink(link, old)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # A mount point, or of an overlay's lower layer: it stays, and is found by a link.
+        os.symlink(os.path.relpath(old, os.path.dirname(new)), new)
+        return
+    os.symlink(link, old)
 
 
 def _exchange(one: str, other: str) -> bool:

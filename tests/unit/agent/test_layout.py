@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -89,6 +90,27 @@ def test_it_is_moved_and_stays_what_it_was(
         assert old.stat().st_ino == (home / "server" / "spec.json").stat().st_ino in inodes
     takeover.take_over(call.root, "stand")
     assert _without_ledger(everything(call)) == _without_ledger(before)
+
+
+@pytest.mark.parametrize("kind", ["recreate", "slots"])
+def test_a_directory_that_cannot_be_moved_stays_and_is_found(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount point, or a directory of an overlay's lower layer."""
+    call = older(tmp_path, kind)
+    before = _without_ledger(everything(call))
+    rename = os.rename
+
+    def across(old: str, new: str) -> None:
+        if Path(old).is_dir() and not Path(old).is_symlink():
+            raise OSError(errno.EXDEV, "Invalid cross-device link", old)
+        rename(old, new)
+
+    monkeypatch.setattr(takeover, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(takeover.os, "rename", across)
+    for _ in range(2):
+        takeover.take_over(call.root, "stand")
+        assert _without_ledger(everything(call)) == before
 
 
 def _without_ledger(found: dict[str, Any]) -> dict[str, Any]:
