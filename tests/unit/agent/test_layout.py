@@ -107,7 +107,7 @@ def test_a_directory_that_cannot_be_moved_stays_and_is_found(
         rename(old, new)
 
     monkeypatch.setattr(takeover, "_exchange", lambda one, other: False)
-    monkeypatch.setattr(takeover.os, "rename", across)
+    monkeypatch.setattr(os, "rename", across)
     for _ in range(2):
         takeover.take_over(call.root, "stand")
         assert _without_ledger(everything(call)) == before
