@@ -12,7 +12,7 @@ import typer
 
 from deployctl.cli import options, output, running
 from deployctl.cli.command import Commands, Group
-from deployctl.errors import UsageError
+from deployctl.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
     from deployctl.config.profile import Profile as Settings
@@ -143,7 +143,7 @@ def check(
     as_json: options.Json = False,
 ) -> None:
     """Check whether the config can work with its target, and is as the profile wants it (exit 6
-    where a check fails).
+    where a check fails, 11 where nothing could be checked).
 
     Example: deployctl drafter check config.json --target /models/target
     """
@@ -164,8 +164,10 @@ def check(
             for found in config.checks:
                 said = f": {found.message}" if found.message else ""
                 output.answer([f"{config.host}: {found.verdict:7} {found.name}{said}"])
-    failed = any(c.verdict == "error" for config in configs for c in config.checks)
-    raise typer.Exit(DIFFERS if failed else 0)
+    found = {check.verdict for config in configs for check in config.checks}
+    # What was not checked has not passed.
+    undecided = Undecided.exit_code if found == {"unknown"} else 0
+    raise typer.Exit(DIFFERS if "error" in found else undecided)
 
 
 @app.command("set")

@@ -60,6 +60,13 @@ def test_diff_says_so_where_nothing_differs() -> None:
     assert (done.exit_code, done.stdout) == (0, f"file: as wanted: {right}\n")
 
 
+def test_a_check_that_could_check_nothing_has_not_passed(tmp_path: Path) -> None:
+    plain = tmp_path / "config.json"
+    plain.write_text('{"model_type": "qwen3", "num_hidden_layers": 4}')
+    done = run("check", str(plain), "--target", str(plain))
+    assert done.exit_code == 11 and "unknown" in done.stdout
+
+
 def test_options_count_before_the_command_as_after(stale: Path) -> None:
     after = run("diff", str(stale), "-p", "demo", "--set", "drafter.config.block_size=4", "--json")
     before = run("-p", "demo", "--set", "drafter.config.block_size=4", "--json", "diff", str(stale))

@@ -79,12 +79,21 @@ CAUSES: tuple[Cause, ...] = (
         "wait and run again, or give a token",
     ),
     build(
+        "host-key",
+        "OpenSSH",
+        r"remote host identification has changed|host key verification failed"
+        r"|no \S{1,40} host key is known for",
+        "ssh does not accept the server's host key",
+        "compare the key with the one that the server's owner publishes; only where they agree, "
+        "replace it in known_hosts (ssh-keygen -R HOST)",
+    ),
+    build(
         "access",
         "git, HTTP 401 and 403, ssh",
         r"authentication failed for '(?P<url>[^']{1,300})'|could not read (?:username|password) for"
         r"|terminal prompts disabled|permission denied \(publickey|returned error: 40[13]\b"
         r"|status(?: code)?:? \(?40[13]\b|\b40[13] (?:client error|forbidden|unauthorized)"
-        r"|host key verification failed|could not read from remote repository"
+        r"|could not read from remote repository"
         r"|an index url \(\S{1,200}\) returned a 40[13]",
         "the server refuses access",
         "give the host credentials for it: a deploy key, or a token in its git credentials; for an "

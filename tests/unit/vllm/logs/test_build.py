@@ -45,6 +45,16 @@ def test_only_the_last_command_counts() -> None:
     assert explain(log).cause == ""
 
 
+def test_a_key_that_changed_is_no_matter_of_credentials() -> None:
+    log = (
+        "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n"
+        "Host key verification failed.\n"
+        "fatal: Could not read from remote repository.\n"
+    )
+    assert explain(log).cause == "host-key"
+    assert explain("fatal: Could not read from remote repository.\n").cause == "access"
+
+
 def test_anything_at_all() -> None:
     for text in ("", "\n", "$ x", "\x1b[31merror\x1b[0m", "é" * 10):
         assert explain(text).sentence
