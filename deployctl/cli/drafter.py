@@ -164,10 +164,10 @@ def check(
             for found in config.checks:
                 said = f": {found.message}" if found.message else ""
                 output.answer([f"{config.host}: {found.verdict:7} {found.name}{said}"])
-    found = {check.verdict for config in configs for check in config.checks}
+    verdicts = {check.verdict for config in configs for check in config.checks}
     # What was not checked has not passed.
-    undecided = Undecided.exit_code if found == {"unknown"} else 0
-    raise typer.Exit(DIFFERS if "error" in found else undecided)
+    undecided = Undecided.exit_code if verdicts == {"unknown"} else 0
+    raise typer.Exit(DIFFERS if "error" in verdicts else undecided)
 
 
 @app.command("set")
