@@ -17,6 +17,10 @@ _NEXT = {
     "in serve.env",
     "build": "read the whole log: what stands before its first error",
 }
+_NO_ERROR = (
+    "look at what ended it from outside (journalctl, dmesg, docker inspect); or start again with "
+    "VLLM_LOGGING_LEVEL: DEBUG in serve.env"
+)
 
 
 def of_file(path: str, kind: Kind | None) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def document(text: str, kind: Kind | None) -> dict[str, Any]:
         "cause": explained.cause or UNKNOWN,
         "summary": explained.sentence if explained.cause else _unknown(found, explained),
         "evidence": list(explained.evidence),
-        "next": explained.next if explained.cause else _NEXT[found],
+        "next": explained.next if explained.cause else _next(found, explained),
     }
 
 
@@ -46,13 +50,18 @@ def _unknown(kind: Kind, explained: Explanation) -> str:
     return f"no known cause; it ended with: {explained.lines[0][:200]}"
 
 
+def _next(kind: Kind, explained: Explanation) -> str:
+    return _NO_ERROR if kind == "server" and not explained.lines else _NEXT[kind]
+
+
 def _bytes(path: str) -> bytes:
     try:
         if path == "-":
             return sys.stdin.buffer.read()
         with Path(path).open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - encoded.MOST))
+            if file.seekable():
+                file.seek(0, 2)
+                file.seek(max(0, file.tell() - encoded.MOST))
             return file.read()
     except OSError as error:
         why = error.strerror or str(error)

@@ -52,6 +52,8 @@ _HARMLESS = re.compile(
     r"|Task exception was never retrieved|Error in preprocessing prompt|Failed to import"
 )
 """Titles of tracebacks after which a server goes on."""
+_OF_A_REQUEST = re.compile(r"\[(?:\w+/)*serving\w*\.py:\d+\]")
+"""Where vLLM handles one request: what it logs there refuses that request and ends nothing."""
 _FATAL = re.compile(
     r"failed to start|hit an exception|fatal error|WorkerProc failed|Process \S+:|Exception in "
     r"(?:worker|thread)|Error executing method|output_handler failed|Engine|died|Uncaught"
@@ -134,6 +136,8 @@ def _progress(lines: Sequence[Line]) -> dict[tuple[str, int | None], int]:
 def _goes_on(failure: Failure, progress: dict[tuple[str, int | None], int]) -> bool:
     """Whether the process went on after it, or its logger does not call it an error."""
     if failure.severity in ("debug", "info", "warning") or _HARMLESS.search(failure.title):
+        return True
+    if _OF_A_REQUEST.search(failure.record) and not _only(failure, _WRAPPERS):
         return True
     own = progress.get((failure.process, failure.pid), -1)
     return max(own, progress.get(("", None), -1)) > failure.raised[-1].at[-1]

@@ -25,6 +25,20 @@ def test_a_report(kind: Kind, report: Report) -> None:
     assert explained.next or (kind == "server" and not report.cause)
 
 
+@pytest.mark.parametrize(
+    "handler", ["serving_chat", "serving_completion", "serving", "openai/serving"]
+)
+def test_a_request_that_is_refused_ends_nothing(handler: str) -> None:
+    """However long ago: an orderly stop has no error."""
+    refused = "ValueError: This model's maximum context length is 4096 tokens"
+    before = "(APIServer pid=1) INFO:     Application startup complete.\n"
+    line = f"(APIServer pid=1) ERROR 09-01 10:01:00 [{handler}.py:200] "
+    after = "(APIServer pid=1) INFO:     Shutting down\n"
+    assert not kinds.explain(f"{before}{line}{refused}\n{after}", "server")[1].lines
+    dead = f"{before}{line}vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered\n"
+    assert kinds.explain(dead, "server")[1].lines
+
+
 def test_there_are_enough_of_each() -> None:
     assert len(read("server_logs.txt")) >= 30 and len(read("build_logs.txt")) >= 20
     names = [(kind, report.name) for kind, report in REPORTS]
