@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 from ..core import inheritance, programs
 from ..core.archive import agent_program
 from ..core.interface import AgentError, Call
-from ..core.regular_files import digest, open_regular
+from ..core.regular_files import digest, read_text
 from ..processes.processes import command, describe_process, everyone
 from ..wire.answers import Process
 from ..wire.builds import Confined, Distribution, Imports, Inherited, Installed
@@ -139,7 +139,7 @@ def _wrong_before(call: Call, site: Optional[str], info: str, deep: bool) -> Lis
     path = os.path.join(site or "", info)
     if site is None or not os.path.isdir(path):
         return []
-    record = _text(os.path.join(path, "RECORD"))
+    record = read_text(os.path.join(path, "RECORD"))
     return _check_record(call, site, list(csv.reader((record or "").splitlines())), deep)[1]
 
 
@@ -204,15 +204,15 @@ def _dist_infos(site: str) -> List[str]:
 def _distribution(path: str, package: str) -> Tuple[Distribution, List[List[str]], bool]:
     """One distribution, the rows of its RECORD, and whether it provides the package."""
     name, version = os.path.basename(path)[: -len(".dist-info")].rsplit("-", 1)
-    metadata = _text(os.path.join(path, "METADATA"))
+    metadata = read_text(os.path.join(path, "METADATA"))
     if metadata:
         headers = _headers(metadata)
         name, version = headers["Name"] or name, headers["Version"] or version
-    direct = _text(os.path.join(path, "direct_url.json"))
-    record = _text(os.path.join(path, "RECORD"))
+    direct = read_text(os.path.join(path, "direct_url.json"))
+    record = read_text(os.path.join(path, "RECORD"))
     rows = list(csv.reader(record.splitlines())) if record else []
     normal = _normal(name)
-    installer = (_text(os.path.join(path, "INSTALLER")) or "").strip() or None
+    installer = (read_text(os.path.join(path, "INSTALLER")) or "").strip() or None
     holds = any(row and row[0] == f"{package}/__init__.py" for row in rows)
     found: Distribution = {
         "name": name,
@@ -271,11 +271,3 @@ def _check_record(
 def _has_hash(call: Call, path: str, recorded: str) -> bool:
     algorithm, value = recorded.split("=", 1)
     return record_hash(digest(path, algorithm, call.step)) == value
-
-
-def _text(path: str) -> Optional[str]:
-    try:
-        with open_regular(path) as file:
-            return file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return None

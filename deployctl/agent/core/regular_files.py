@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from typing import Any, BinaryIO, Callable, NamedTuple
+from typing import Any, BinaryIO, Callable, NamedTuple, Optional
 
 CHUNK = 1 << 20
 
@@ -45,6 +45,15 @@ def digest(path: str, algorithm: str = "sha256", step: Callable[[], None] = lamb
             found.update(piece)
             step()
     return found
+
+
+def read_text(path: str) -> Optional[str]:
+    """A file's text, bytes that are not UTF-8 replaced; None where there is no file."""
+    try:
+        with open_regular(path) as file:
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
 
 
 class Piece(NamedTuple):

@@ -25,7 +25,7 @@ from ..build.dist_records import site_packages
 from ..build.wheel_store import RECORD, WHEELS
 from ..core.atomic_files import read_json, write_json, write_text
 from ..core.interface import AgentError, Call
-from ..core.regular_files import open_regular
+from ..core.regular_files import read_text
 from ..wire.shipping import Unpacked
 from .pieces import MOST_THREADS
 from .wheels import rebuild
@@ -120,10 +120,10 @@ def _installed(site: str) -> List[Optional[Installed]]:
 
 def _described(path: str) -> Optional[Installed]:
     info = os.path.basename(path)
-    if _text(os.path.join(path, "INSTALLER")).strip() == LENT:
+    if (read_text(os.path.join(path, "INSTALLER")) or "").strip() == LENT:
         return None
     name, _, version = info[: -len(".dist-info")].rpartition("-")
-    direct = _text(os.path.join(path, "direct_url.json"))
+    direct = read_text(os.path.join(path, "direct_url.json"))
     told = json.loads(direct) if direct else {}
     if (told.get("dir_info") or {}).get("editable"):
         raise AgentError("no-wheel", "%s is installed in place, from a folder of this host" % name)
@@ -220,11 +220,3 @@ def _plain(name: str) -> str:
     if os.path.basename(name) != name or name in ("", ".", ".."):
         raise AgentError("no-parcel", "invalid name %s" % ascii(name)[:200])
     return name
-
-
-def _text(path: str) -> str:
-    try:
-        with open_regular(path) as file:
-            return file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
