@@ -69,6 +69,16 @@ def test_a_job_that_fills_the_disk_tells_its_outcome(session: Session, disk: Pat
     assert (final["state"], final["rc"]) == ("failed", 3)
 
 
+def test_a_step_that_begins_on_a_full_disk_is_judged_by_its_own_status(
+    session: Session, disk: Path
+) -> None:
+    texts = [f"dd if=/dev/zero of={disk}/filling bs=64k", "exit 3"]
+    steps = [{"phase": "work", "argv": ["sh", "-c", t], "optional": "dd" in t} for t in texts]
+    session.call("jobs.start", id="fills", steps=steps, stall=16)
+    final = session.call("jobs.follow", id="fills")
+    assert (final["state"], final["rc"]) == ("failed", 3)
+
+
 def test_a_server_is_stopped_and_forgotten_by_nobody(session: Session, disk: Path) -> None:
     words: dict[str, Any] = {"argv": ["sleep", "60"], "release": "r", "supervisor": "agent"}
     begun = session.call("units.start", **TOY, grace=1, **words)

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..core.archive import agent_program
@@ -126,7 +127,7 @@ class Supervisor:
             argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL, umask=self._umask
         )
         self._state["child"] = child.pid
-        self._files.record(self._state)
+        self._note()
         self._watch(child)
         seconds = round(time.monotonic() - began, 3)
         self._state["steps"].append(
@@ -149,7 +150,7 @@ class Supervisor:
                 waits = True
                 say(f"waiting for {path}, which another job holds")
                 self._state.update(phase="waiting", child=None)
-                self._files.record(self._state)
+                self._note()
             self._wait([])
             self._keep_limit()
         self._moved = time.monotonic()
@@ -194,21 +195,22 @@ class Supervisor:
         return False
 
     def _beat(self) -> None:
-        try:
+        with suppress(OSError):  # a disk that is full for a moment ends no job
             with open(self._files.heartbeat, "w", encoding="ascii") as file:
                 file.write(f"{time.time():.3f}\n")
-        except OSError:
-            pass  # a disk that is full for a moment ends no job
+
+    def _note(self) -> None:
+        """Record how far it is; a step may have filled the disk before, and its outcome counts."""
+        with suppress(OSError):
+            self._files.record(self._state)
 
     def _keep_limit(self) -> None:
         if self._limit is not None and time.monotonic() - self._began > self._limit:
             raise Ended("stalled", f"longer than its limit of {self._limit:g} s")
 
     def _hide_secrets(self) -> None:
-        try:
+        with suppress(OSError):  # a disk that fails for a moment ends no job
             self._mask.tend()
-        except OSError:
-            pass  # a disk that fails for a moment ends no job
 
     def _look(self) -> None:
         self._hide_secrets()

@@ -181,7 +181,7 @@ def test_a_folder_is_checked_without_target_and_method(tmp_path: Path) -> None:
 def test_a_file_that_does_not_say_its_method(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     code, found = asked("drafter", "check", tmp_path / "config.json")
-    assert code == 0
+    assert code == 11
     (said,) = found["configs"][0]["checks"]
     assert (said["name"], said["verdict"]) == ("method", "unknown")
 
