@@ -26,7 +26,7 @@ PROGRESS = (
     "vllm:kv_cache_usage_perc",
     "vllm:gpu_cache_usage_perc",
 )
-"""What moves only while the engine works: tokens, and memory that a long prompt takes up."""
+"""What moves only while the engine works: tokens, and the memory of a long prompt."""
 AWAKE = 'sleep_state="awake"'
 METRICS_LIMIT = 8 << 20
 METRICS_PATIENCE = 5.0
@@ -139,7 +139,7 @@ class Watch:
 
 
 def judged(answer: HttpAnswer) -> Verdict:
-    """What the answer to a completion of one token says. Any answer at all breaks the silence: a server
+    """What the answer to a completion of one token says. Any answer breaks the silence: a server
     that refuses (401, 429, 503) is not restarted for it."""
     if answer["status"] is None:
         return SILENT, "no completion: %s" % answer["error"]
