@@ -38,6 +38,7 @@ FAMILIES = {
     "modules": "core",
     "network": "network",
     "passthrough": "gpu",
+    "ranks": "network",
     "processes": "processes",
     "releases": "store",
     "shipping": "shipping",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -48,6 +48,16 @@ class Machine:
     def host_settings(self, **changes: Any) -> dict[str, Any]:
         """A whole host file; `changes` go into its `ssh:`."""
         return {**self.sshd.host_settings(self.name, **changes), "root": str(self.root)}
+
+    @property
+    def network(self) -> int:
+        """The process whose network is the machine's."""
+        return self._network.pid
+
+    def inside(self, *argv: str) -> None:
+        """Run a program in the machine's network."""
+        enter = ["nsenter", f"--net=/proc/{self.network}/ns/net"]
+        subprocess.run([*enter, *argv], check=True, stdin=subprocess.DEVNULL)
 
     def ask(self, *calls: Call[Any]) -> Sequence[Any]:
         """Questions to the host's agent."""
@@ -90,7 +100,7 @@ class ManyHosts(ServedHost):
         call = Call("units.state", profile="stand", unit="server")
         return each(self.machines, lambda machine: machine.ask(call)[0], Slots())
 
-    def __enter__(self) -> ManyHosts:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
