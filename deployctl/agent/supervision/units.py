@@ -22,8 +22,8 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
-from ..wire.answers import LogPart, UnitState, UnitStopped
-from . import systemd, watching
+from ..wire.answers import LogPart, UnitState, UnitStopped, Warmed
+from . import systemd, warming, watching
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
@@ -52,7 +52,8 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
     """
-    return _state(Unit(call, profile, unit))
+    files = Unit(call, profile, unit)
+    return {**_state(files), "waits": warming.Next(call, files).waits()}
 
 
 def listing(call: Call, profile: str) -> Dict[str, UnitState]:
@@ -80,6 +81,7 @@ def _state(unit: Unit) -> UnitState:
         "rc": record.get("rc"),
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
+        "warm": record.get("warm"),
         "release": spec["release"],
         "argv": spec["argv"],
         "log": spec["log"],
@@ -108,24 +110,12 @@ def start(
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
-    after failures only from `keep` on. Errors: `running` where one runs already, `not-started`
+    after failures only from `keep` on. Where a process waits for this very start, it serves;
+    else `plain` says why none does. Errors: `running` where one runs already, `not-started`
     where no process came to be, `cancelled` where it was given up before.
     """
     files = Unit(call, profile, unit)
-    spec = {
-        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
-        "kind": _kind(supervisor),
-        "service": systemd.service_name(call.root, profile, unit),
-        "argv": argv,
-        "env": _environment(call, env),
-        "cwd": call.path(cwd),
-        "umask": call.umask,
-        "log": call.path(log) if log else files.file("server.log"),
-        "release": release,
-        "grace": grace,
-        "watch": {name: call.path(name) for name in watch or ()},
-        "limits": dict(LIMITS, **(limits or {})),
-    }
+    spec = _spec(call, files, argv, release, env, cwd, log, grace, supervisor, limits, watch)
     with files.alone():
         now, before = _state(files), files.spec() or {}
         if now["state"] in ENDED and now["supervised"]:
@@ -137,9 +127,111 @@ def start(
             raise AgentError("running", said, now)
         if call.cancelled.is_set():
             raise AgentError("cancelled", "the start of unit %s was given up" % files.name)
-        _write(files, spec, secrets)
-        _supervise(call, files, spec, _service(call, files, before))
-        return _await_start(files, str(spec["serial"]))
+        plain = _start_warm(call, files, spec, secrets, before)
+        if plain:
+            _write(files, spec, secrets)
+            _supervise(call, files, spec, _service(call, files, before))
+        found = _await_start(files, str(files.spec()["serial"]))  # type: ignore[index]
+        return {**found, "plain": plain or None}
+
+
+def _spec(
+    call: Call,
+    files: Unit,
+    argv: List[str],
+    release: str,
+    env: Optional[Dict[str, str]],
+    cwd: str,
+    log: str,
+    grace: float,
+    supervisor: str,
+    limits: Optional[Dict[str, float]],
+    watch: Optional[List[str]],
+) -> Dict[str, Any]:
+    return {
+        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
+        "kind": _kind(supervisor),
+        "service": systemd.service_name(call.root, files.profile, files.unit),
+        "argv": argv,
+        "env": _environment(call, env),
+        "cwd": call.path(cwd),
+        "umask": call.umask,
+        "log": call.path(log) if log else files.file("server.log"),
+        "release": release,
+        "grace": grace,
+        "watch": {name: call.path(name) for name in watch or ()},
+        "limits": dict(LIMITS, **(limits or {})),
+    }
+
+
+def warm(
+    call: Call,
+    profile: str,
+    unit: str,
+    argv: List[str],
+    release: str,
+    launcher: str,
+    python: str,
+    env: Optional[Dict[str, str]] = None,
+    secrets: Optional[Dict[str, str]] = None,
+    cwd: str = "@",
+    grace: float = 20.0,
+    supervisor: str = "auto",
+    need: int = 0,
+    patience: float = 180.0,
+    limit: float = 600.0,
+) -> Warmed:
+    """Have the server of a coming `start` with these arguments import everything, beside what
+    serves, and wait.
+
+    `launcher` is the text of the program that waits, run by `python`; `patience` bounds its
+    imports, `limit` its wait, both in seconds. Errors: `little-memory` where less than `need` bytes
+    are available, `not-warm` with the end of its output.
+    """
+    files = Unit(call, profile, unit)
+    little = warming.too_little(need)
+    if little:
+        raise AgentError("little-memory", little)
+    spec = _spec(call, files, argv, release, env, cwd, "", grace, supervisor, None, None)
+    coming = warming.Next(call, files)
+    serving = str((files.spec() or {}).get("service"))
+    spec.update(
+        service=warming.service_beside(call, files, serving),
+        warm=warming.warm_command(call.path(python), coming.file("launcher.py")),
+        patience=patience,
+        limit=limit,
+    )
+    with files.alone():
+        coming.begin(spec, secrets, launcher)
+    try:
+        return coming.await_warm(str(spec["serial"]))
+    except AgentError:
+        coming.discard()
+        raise
+
+
+def _start_warm(
+    call: Call,
+    files: Unit,
+    spec: Dict[str, Any],
+    secrets: Optional[Dict[str, str]],
+    before: Dict[str, Any],
+) -> str:
+    """Let the process serve that waits for this start; why none does, or nothing."""
+    coming = warming.Next(call, files)
+    why = coming.claim(spec, secrets)
+    if not why:
+        own = coming.spec()
+        taken = dict(spec, serial=own["serial"], service=own["service"])
+        _write(files, taken, secrets)
+        why = coming.serve(taken)
+    if why:
+        coming.discard()
+    elif spec["kind"] == "systemd":
+        for service in {_service(call, files, before), spec["service"]}:
+            systemd.disable(service)
+        systemd.enable(str(taken["service"]))
+    return why
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
@@ -227,8 +319,17 @@ def keep(
     return _state(files)
 
 
-def stop(call: Call, profile: str, unit: str, grace: float = 20.0, load: str = "") -> UnitStopped:
+def stop(
+    call: Call,
+    profile: str,
+    unit: str,
+    grace: float = 20.0,
+    load: str = "",
+    spare: bool = False,
+) -> UnitStopped:
     """End the server, its engine cores and its workers; returns who went how.
+
+    What waits to serve next ends as well, unless that is to be spared.
 
     `load` is the URL at which it counts its requests: `requests` then says how many were in flight
     and how many were cut off; None where it does not count them. `left` lists processes that
@@ -239,6 +340,8 @@ def stop(call: Call, profile: str, unit: str, grace: float = 20.0, load: str = "
         return _absent()
     with files.alone():
         spec = files.spec() or {}
+        if not spare:
+            warming.Next(call, files).discard()
         tracks = LOAD_OPTION in spec.get("argv", ())
         with Watch(call, load if tracks else "", _drain(spec.get("argv", ()))) as watch:
             stopped = _stop(call, files, grace)
@@ -338,4 +441,4 @@ def log(call: Call, profile: str, unit: str, offset: int = 0, limit: int = 65536
     }
 
 
-OPERATIONS = (state, listing, start, keep, stop, log)
+OPERATIONS = (state, listing, warm, start, keep, stop, log)
