@@ -32,6 +32,7 @@ from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values
 from deployctl.steps.servers.serving import objections
 from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
+from deployctl.steps.servers.watched import watched
 from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import drained_within
 
@@ -105,6 +106,7 @@ class LaunchStep(Step):
             grace=grace,
             supervisor=wanted.profile.serve.supervisor,
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
+            liveness=watched(wanted.profile.serve.liveness, launch["argv"]),
             **{key: launch[key] for key in OWN if key in launch},
         )
 

@@ -24,6 +24,7 @@ from ..core.regular_files import read_piece
 from ..processes import processes
 from ..wire.adoption import RunAs
 from ..wire.answers import LogPart, UnitState, UnitStopped
+from ..wire.liveness import Liveness
 from . import by_hand, systemd, watching
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
@@ -51,7 +52,8 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
     read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
-    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
+    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit,
+    `liveness` what was seen of its life (None: it is not watched).
     """
     return _state(Unit(call, profile, unit))
 
@@ -81,6 +83,7 @@ def _state(unit: Unit) -> UnitState:
         "rc": record.get("rc"),
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
+        "liveness": record.get("liveness"),
         "release": spec["release"],
         "argv": spec["argv"],
         "log": spec["log"],
@@ -106,13 +109,14 @@ def start(
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
     run_as: Optional[RunAs] = None,
+    liveness: Optional[Liveness] = None,
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
-    after failures only from `keep` on. `run_as` is another user, where the agent may choose one.
-    Errors: `running` where one runs already, `not-started` where no process came to be,
-    `cancelled` where it was given up before.
+    after failures only from `keep` on, and watched for life (None: not at all). `run_as` is another
+    user, where the agent may choose one. Errors: `running` where one runs already, `not-started`
+    where no process came to be, `cancelled` where it was given up before.
     """
     files = Unit(call, profile, unit)
     spec = {
@@ -129,6 +133,7 @@ def start(
         "grace": grace,
         "watch": {name: call.path(name) for name in watch or ()},
         "limits": dict(LIMITS, **(limits or {})),
+        "liveness": liveness,
     }
     with files.alone():
         now, before = _state(files), files.spec() or {}
