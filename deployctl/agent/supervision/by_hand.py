@@ -1,7 +1,7 @@
 """A server that was started by hand and adopted: which processes it has, and how it ends.
 
-It has neither a session of its own nor a mark. It consists of its main process, what descends from that, and
-what is left of its process group or session where it led one.
+It has neither a session of its own nor a mark. It consists of its main process, what descends from
+that, and what is left of its process group or session where it led one.
 """
 
 from __future__ import annotations
