@@ -83,7 +83,7 @@ def process(argv: str, pid: int = 1, **more: Any) -> ByHand:
         "package": None,
         "unknown": "",
     }
-    return {**bare, **more}  # type: ignore[return-value]
+    return {**bare, **more}  # type: ignore[typeddict-item]
 
 
 def server(argv: str, **more: Any) -> Server:
