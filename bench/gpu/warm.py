@@ -21,15 +21,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
-
-from refused_in_staging import Client
-from verdicts import deployctl, evidence
 
 from deployctl.vllm.serving import warm_launcher
 
@@ -44,10 +42,38 @@ PROMPTS = (
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 
 
+class Client(threading.Thread):
+    """Asks for one token every 0.1 s; `longest` is the longest time between two completions."""
+
+    def __init__(self, port: int, model: str) -> None:
+        super().__init__(daemon=True)
+        self.url = f"http://127.0.0.1:{port}/v1/completions"
+        self.body = {"model": model, "prompt": "1", "max_tokens": 1}
+        self.over = threading.Event()
+        self.longest = 0.0
+
+    def run(self) -> None:
+        last = time.monotonic()
+        while not self.over.wait(0.1):
+            if get(self.url, self.body, timeout=30):
+                now = time.monotonic()
+                self.longest, last = max(self.longest, now - last), now
+
+
 def up(profile: str, *sets: str) -> tuple[int, dict[str, Any], float]:
-    """`deployctl up` with few prompts in its gates."""
+    """`deployctl up` with few prompts in its gates: exit code, report and seconds."""
     words = [word for one in ("acceptance.max_prompts=3", *sets) for word in ("--set", one)]
-    return deployctl("up", "-p", profile, "--quiet", *words)
+    argv = [sys.executable, "-m", "deployctl", "up", "-p", profile, "--json", "--quiet", *words]
+    began = time.monotonic()
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True)
+    return done.returncode, json.loads(done.stdout), round(time.monotonic() - began, 1)
+
+
+def evidence(report: dict[str, Any], step: str) -> dict[str, Any]:
+    """What a step measured on the first host."""
+    steps = report["hosts"][0]["steps"]
+    found: dict[str, Any] = next(one for one in steps if one["step"] == step)["evidence"]
+    return found
 
 
 def gaps(given: argparse.Namespace) -> dict[str, Any]:
@@ -185,7 +211,7 @@ def starts(given: argparse.Namespace) -> dict[str, Any]:
     plain = answers(url, given.model)
     home = Path(launch["log"]).parents[1] / "releases" / report["hosts"][0]["release"]
     env = json.loads((home / "launch.json").read_text())["env"]
-    deployctl("down", "-p", given.profile)
+    subprocess.run([sys.executable, "-m", "deployctl", "down", "-p", given.profile], check=True)
     logs = Path(given.logs)
     logs.mkdir(parents=True, exist_ok=True)
     found = []

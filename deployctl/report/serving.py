@@ -31,6 +31,7 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
         yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
     if host["pid"]:
         yield f"  process   {_process(host)}"
+        yield f"  liveness  {_liveness(host.get('liveness'))}"
     yield f"  drafter   config.json {_config(host)}"
     if host["environment_damage"]:
         yield f"  build     its environment is DAMAGED: {host['environment_damage'][0]}"
@@ -110,6 +111,22 @@ def _process(host: Mapping[str, Any]) -> str:
         parts.append(f"restarted {host['restarts']} {times} by its supervisor{_exit(host)}")
     if not host["proven"]:
         parts.append("not the process that was proven: deployctl up proves it")
+    return "; ".join(parts)
+
+
+def _liveness(found: Mapping[str, Any] | None) -> str:
+    """How its supervisor watches a server, and what it saw last."""
+    if not found or not found["on"]:
+        return "off: a server that hangs is not restarted"
+    parts = [f"on, every {found['interval']:g} s"]
+    last = found["last"]
+    if last:
+        why = f" ({last['why']})" if last["why"] else ""
+        parts.append(f"{last['verdict']}{why} {when(last['time'])}")
+    if found["failures"]:
+        parts.append(f"failure {found['failures']} of {found['allowed']}")
+    if found["restarts"]:
+        parts.append(f"restarted {found['restarts']} times because it hung")
     return "; ".join(parts)
 
 

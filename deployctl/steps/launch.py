@@ -34,9 +34,13 @@ from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values
 from deployctl.steps.servers.serving import objections
 from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
+from deployctl.steps.servers.watched import watched
 from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import drained_within
 
+OWN = ("cwd", "run_as")
+"""Of launch settings: what an adopted server was started in and as whom."""
+ADOPTED = "an adopted server is started as it was found"
 ALWAYS = "always"
 """A playbook's option: restart the server although it runs as wanted."""
 
@@ -90,7 +94,8 @@ class LaunchStep(Step):
         if not said:
             try:
                 start = self._start(context)
-                said = warming.begin(context, start)
+                adopted = any(key in start for key in OWN)
+                said = ADOPTED if adopted else warming.begin(context, start)
             except (DeployError, Unanswered) as error:
                 said = str(error)
         context.evidence[self.name] = {warming.PLAIN: said}
@@ -110,6 +115,7 @@ class LaunchStep(Step):
             **wanted.unit_id,
             **start,
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
+            liveness=watched(wanted.profile.serve.liveness, start["argv"]),
         )
         evidence[warming.PLAIN] = evidence.get(warming.PLAIN) or started.get("plain")
 
@@ -125,6 +131,7 @@ class LaunchStep(Step):
             "release": context.release.release,
             "grace": serve.stop_grace,
             "supervisor": serve.supervisor,
+            **{key: launch[key] for key in OWN if key in launch},
         }
 
     def prove(self, context: Context) -> Evidence:

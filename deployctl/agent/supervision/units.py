@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..core import inheritance, layout
 from ..core.archive import archive
@@ -22,8 +22,10 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
+from ..wire.adoption import RunAs
 from ..wire.answers import LogPart, UnitState, UnitStopped, Warmed
-from . import systemd, warming, watching
+from ..wire.liveness import Liveness
+from . import by_hand, systemd, warming, watching
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
@@ -50,7 +52,8 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
     read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
-    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
+    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit,
+    `liveness` what was seen of its life (None: it is not watched).
     """
     files = Unit(call, profile, unit)
     return {**_state(files), "waits": warming.Next(call, files).waits()}
@@ -81,6 +84,7 @@ def _state(unit: Unit) -> UnitState:
         "rc": record.get("rc"),
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
+        "liveness": record.get("liveness"),
         "warm": record.get("warm"),
         "release": spec["release"],
         "argv": spec["argv"],
@@ -106,16 +110,34 @@ def start(
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
+    run_as: Optional[RunAs] = None,
+    liveness: Optional[Liveness] = None,
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
-    after failures only from `keep` on. Where a process waits for this very start, it serves;
-    else `plain` says why none does. Errors: `running` where one runs already, `not-started`
-    where no process came to be, `cancelled` where it was given up before.
+    after failures only from `keep` on, and watched for life (None: not at all). `run_as` is another
+    user, where the agent may choose one. Where a process waits for this very start, it serves;
+    else `plain` says why none does. Errors: `running` where one runs already, `not-started` where
+    no process came to be, `cancelled` where it was given up before.
     """
     files = Unit(call, profile, unit)
-    spec = _spec(call, files, argv, release, env, cwd, log, grace, supervisor, limits, watch)
+    spec = {
+        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
+        "kind": _kind(supervisor),
+        "service": systemd.service_name(call.root, profile, unit),
+        "argv": argv,
+        "env": _environment(call, env),
+        "cwd": call.path(cwd),
+        "umask": call.umask if run_as is None else run_as["umask"],
+        "run_as": run_as,
+        "log": call.path(log) if log else files.file("server.log"),
+        "release": release,
+        "grace": grace,
+        "watch": {name: call.path(name) for name in watch or ()},
+        "limits": dict(LIMITS, **(limits or {})),
+        "liveness": liveness,
+    }
     with files.alone():
         now, before = _state(files), files.spec() or {}
         if now["state"] in ENDED and now["supervised"]:
@@ -127,41 +149,11 @@ def start(
             raise AgentError("running", said, now)
         if call.cancelled.is_set():
             raise AgentError("cancelled", "the start of unit %s was given up" % files.name)
-        plain = _start_warm(call, files, spec, secrets, before)
+        taken, plain = _start_warm(call, files, spec, secrets, before)
         if plain:
             _write(files, spec, secrets)
             _supervise(call, files, spec, _service(call, files, before))
-        found = _await_start(files, str(files.spec()["serial"]))  # type: ignore[index]
-        return {**found, "plain": plain or None}
-
-
-def _spec(
-    call: Call,
-    files: Unit,
-    argv: List[str],
-    release: str,
-    env: Optional[Dict[str, str]],
-    cwd: str,
-    log: str,
-    grace: float,
-    supervisor: str,
-    limits: Optional[Dict[str, float]],
-    watch: Optional[List[str]],
-) -> Dict[str, Any]:
-    return {
-        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
-        "kind": _kind(supervisor),
-        "service": systemd.service_name(call.root, files.profile, files.unit),
-        "argv": argv,
-        "env": _environment(call, env),
-        "cwd": call.path(cwd),
-        "umask": call.umask,
-        "log": call.path(log) if log else files.file("server.log"),
-        "release": release,
-        "grace": grace,
-        "watch": {name: call.path(name) for name in watch or ()},
-        "limits": dict(LIMITS, **(limits or {})),
-    }
+        return {**_await_start(files, str(taken["serial"])), "plain": plain or None}
 
 
 def warm(
@@ -174,7 +166,6 @@ def warm(
     python: str,
     env: Optional[Dict[str, str]] = None,
     secrets: Optional[Dict[str, str]] = None,
-    cwd: str = "@",
     grace: float = 20.0,
     supervisor: str = "auto",
     need: int = 0,
@@ -192,15 +183,22 @@ def warm(
     little = warming.too_little(need)
     if little:
         raise AgentError("little-memory", little)
-    spec = _spec(call, files, argv, release, env, cwd, "", grace, supervisor, None, None)
     coming = warming.Next(call, files)
     serving = str((files.spec() or {}).get("service"))
-    spec.update(
-        service=warming.service_beside(call, files, serving),
-        warm=warming.warm_command(call.path(python), coming.file("launcher.py")),
-        patience=patience,
-        limit=limit,
-    )
+    spec = {
+        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
+        "kind": _kind(supervisor),
+        "service": warming.service_beside(call, files, serving),
+        "argv": argv,
+        "env": _environment(call, env),
+        "cwd": call.path("@"),
+        "umask": call.umask,
+        "release": release,
+        "grace": grace,
+        "warm": warming.warm_command(call.path(python), coming.file("launcher.py")),
+        "patience": patience,
+        "limit": limit,
+    }
     with files.alone():
         coming.begin(spec, secrets, launcher)
     try:
@@ -216,8 +214,9 @@ def _start_warm(
     spec: Dict[str, Any],
     secrets: Optional[Dict[str, str]],
     before: Dict[str, Any],
-) -> str:
-    """Let the process serve that waits for this start; why none does, or nothing."""
+) -> Tuple[Dict[str, Any], str]:
+    """Let the process serve that waits for this start, if one does: the start as it is now, and
+    why it is a plain one, or nothing."""
     coming = warming.Next(call, files)
     why = coming.claim(spec, secrets)
     if not why:
@@ -225,13 +224,14 @@ def _start_warm(
         taken = dict(spec, serial=own["serial"], service=own["service"])
         _write(files, taken, secrets)
         why = coming.serve(taken)
-    if why:
-        coming.discard()
-    elif spec["kind"] == "systemd":
-        for service in {_service(call, files, before), spec["service"]}:
-            systemd.disable(service)
-        systemd.enable(str(taken["service"]))
-    return why
+        if not why:
+            if spec["kind"] == "systemd":
+                for service in {_service(call, files, before), spec["service"]}:
+                    systemd.disable(service)
+                systemd.enable(str(taken["service"]))
+            return taken, ""
+    coming.discard()
+    return spec, why
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
@@ -377,6 +377,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
     record = unit.record(spec["serial"])
     if spec["kind"] == "systemd":
         systemd.stop(call, _service(call, unit, spec))
+    if spec["kind"] == by_hand.KIND and before["state"] == "running":
+        by_hand.end(record["pid"], unit.members(spec, record), float(spec["grace"]))
     _end_supervisor(record, float(spec["grace"]))
     # It may have restarted the server in the meantime.
     record = unit.record(spec["serial"]) or record

@@ -22,7 +22,7 @@ from . import server, systemd
 from .unit_files import Unit, alive
 from .waiting import WITHIN
 
-SAME = ("argv", "env", "cwd", "umask", "release", "kind")
+SAME = ("argv", "env", "cwd", "umask", "release", "kind", "run_as")
 """What of a start must be as it was when its server was warmed."""
 STARTS_WITHIN = 30.0
 TAIL = 4096

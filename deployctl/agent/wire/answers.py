@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, TypedDict
 
+from .liveness import LivenessState
+
 
 class Process(TypedDict):
     """A process as a person recognises it; `start` in clock ticks since boot."""
@@ -59,6 +61,7 @@ class UnitState(UnitIdentity, total=False):
     warm: Optional[Dict[str, Any]]
     plain: Optional[str]
     waits: Optional[Waiting]
+    liveness: Optional[LivenessState]
     argv: List[str]
     log: str
     kind: str

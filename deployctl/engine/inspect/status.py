@@ -143,6 +143,7 @@ def _host(answers: Answers) -> dict[str, Any]:
         "proven": was_proven(unit),
         "restarts": unit.get("restarts", 0),
         "last_exit": _last_exit(unit),
+        "liveness": unit.get("liveness") if runs else None,
         "port": answers.get(PORT),
         "health": health and {"status": health["status"], "error": health["error"]},
         "generates": generates if runs else None,
