@@ -133,6 +133,7 @@ class Supervisor:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    **watching.user(self.spec.get("run_as")),
                 )
         except OSError as error:
             self.record["error"] = str(error)

@@ -22,9 +22,10 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
+from ..wire.adoption import RunAs
 from ..wire.answers import LogPart, UnitState, UnitStopped
 from ..wire.liveness import Liveness
-from . import systemd, watching
+from . import by_hand, systemd, watching
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
@@ -107,14 +108,15 @@ def start(
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
+    run_as: Optional[RunAs] = None,
     liveness: Optional[Liveness] = None,
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
-    after failures only from `keep` on, and watched for life (None: not at all). Errors: `running`
-    where one runs already, `not-started` where no process came to be, `cancelled` where it was
-    given up before.
+    after failures only from `keep` on, and watched for life (None: not at all). `run_as` is another
+    user, where the agent may choose one. Errors: `running` where one runs already, `not-started`
+    where no process came to be, `cancelled` where it was given up before.
     """
     files = Unit(call, profile, unit)
     spec = {
@@ -124,7 +126,8 @@ def start(
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
-        "umask": call.umask,
+        "umask": call.umask if run_as is None else run_as["umask"],
+        "run_as": run_as,
         "log": call.path(log) if log else files.file("server.log"),
         "release": release,
         "grace": grace,
@@ -280,6 +283,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
     record = unit.record(spec["serial"])
     if spec["kind"] == "systemd":
         systemd.stop(call, _service(call, unit, spec))
+    if spec["kind"] == by_hand.KIND and before["state"] == "running":
+        by_hand.end(record["pid"], unit.members(spec, record), float(spec["grace"]))
     _end_supervisor(record, float(spec["grace"]))
     # It may have restarted the server in the meantime.
     record = unit.record(spec["serial"]) or record
