@@ -100,7 +100,9 @@ class Profile(Settings):
     @classmethod
     def _rolls(cls, value: Any) -> Any:
         """Replicas behind a router switch one after the other, unless something else is asked."""
-        if not isinstance(value, dict) or not (value.get("router") or value.get("roll")):
+        if not isinstance(value, dict):
+            return value
+        if value.get("router") is None and not value.get("roll"):
             return value
         switch = value.get("switch") or {}
         if not isinstance(switch, dict) or "strategy" in switch:

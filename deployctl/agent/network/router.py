@@ -1,7 +1,7 @@
 """Starts a router with the replicas that it had last.
 
 Routers keep none over a restart. Their list lies in a file beside the command line, and is read at
-every start: also by a supervisor, when nobody else is there.
+every start, by a supervisor as well.
 """
 
 from __future__ import annotations

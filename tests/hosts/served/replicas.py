@@ -29,7 +29,7 @@ PROGRAM = f"vllm-router-{ROUTER_VERSION}"
 def router_environment() -> Path:
     """The router, installed once for all tests on this machine."""
     folder = Path(tempfile.gettempdir()) / f"deployctl-test-{os.getuid()}-{PROGRAM}"
-    with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
+    with Path(f"{folder}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "deployctl.json").exists():
             uv, python = find_uv_bin(), str(folder / "bin" / "python")
