@@ -26,6 +26,7 @@ from .core.interface import USUAL_UMASK, AgentError, Call
 from .wire.messages import LONGEST_LINE
 
 FAMILIES = {
+    "adoption": "supervision",
     "environment": "build",
     "files": "store",
     "garbage": "store",

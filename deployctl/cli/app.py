@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 from deployctl import __version__
 from deployctl.cli import (
+    adopt,
     build,
     clean,
     completion,
@@ -61,6 +62,7 @@ measure.register(app)
 report.register(app)
 export.register(app)
 init.register(app)
+adopt.register(app)
 topics.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")

@@ -40,6 +40,17 @@ class ReadySettings(Settings):
     """A completion of a few tokens must come back within this."""
 
 
+class LivenessSettings(Settings):
+    """When a server that was proven counts as hung: it is killed and restarted then."""
+
+    interval: Duration = Field(default=30.0, ge=1)
+    """Between two looks; where tokens were produced since the last one, nothing is asked."""
+    completion: Duration = Field(default=60.0, ge=1)
+    """A completion of one token must come back within this."""
+    failures: int = Field(default=2, ge=1)
+    """Looks in a row without a completion, and without progress for others, until the restart."""
+
+
 class SecretSettings(Settings):
     """Values that never appear in a profile, argv, log or report: names of variables here."""
 
@@ -85,6 +96,9 @@ class ServeSettings(Settings):
     """From SIGTERM to SIGKILL; vLLM hangs on SIGTERM while a request is in flight."""
     ready: ReadySettings = ReadySettings()
     """When the started server counts as ready, and when it counts as hung."""
+    liveness: LivenessSettings | None = None
+    """Restart a server that accepts requests and never answers: `{}` for the defaults; it is not
+    watched when absent."""
 
     @model_validator(mode="after")
     def _args_are_further_options(self) -> Self:

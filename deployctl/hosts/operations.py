@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deployctl.agent.store import models as models
     from deployctl.agent.store import release_status as release_status
     from deployctl.agent.store import releases as releases
+    from deployctl.agent.supervision import adoption as adoption
     from deployctl.agent.supervision import jobs as jobs
     from deployctl.agent.supervision import units as units
 else:
@@ -42,3 +43,4 @@ else:
     hub, models, release_status = Family("hub"), Family("models"), Family("release_status")
     shipping = Family("shipping")
     releases, jobs, units = Family("releases"), Family("jobs"), Family("units")
+    adoption = Family("adoption")

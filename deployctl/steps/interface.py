@@ -179,6 +179,8 @@ class Plan:
     changes: tuple[Change, ...] = ()
     reason: str = ""
     evidence: Evidence = field(default_factory=dict)
+    needless: bool = False
+    """Nothing is asked of the step: it has nothing to do whatever other steps change."""
 
 
 class Progress(Protocol):

@@ -32,9 +32,12 @@ from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values
 from deployctl.steps.servers.serving import objections
 from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
+from deployctl.steps.servers.watched import watched
 from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import drained_within
 
+OWN = ("cwd", "run_as")
+"""Of launch settings: what an adopted server was started in and as whom."""
 ALWAYS = "always"
 """A playbook's option: restart the server although it runs as wanted."""
 
@@ -103,6 +106,8 @@ class LaunchStep(Step):
             grace=grace,
             supervisor=wanted.profile.serve.supervisor,
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
+            liveness=watched(wanted.profile.serve.liveness, launch["argv"]),
+            **{key: launch[key] for key in OWN if key in launch},
         )
 
     def prove(self, context: Context) -> Evidence:

@@ -9,8 +9,8 @@ from deployctl.steps.identity import ReleasePaths, digest
 from deployctl.steps.interface import Answers, Deployment, Question
 from deployctl.steps.models.sources import ROLES, drafter_identity, model_identity, question
 
-# How long to wait and how to stop do not change what is served.
-NOT_SERVED = {"ready", "stop_grace"}
+# How long to wait, how to stop and how to watch do not change what is served.
+NOT_SERVED = {"ready", "stop_grace", "liveness"}
 
 
 def identity_questions(wanted: Deployment) -> list[Question[Any]]:

@@ -64,19 +64,25 @@ def _program(call: Call, name: str) -> Optional[str]:
 
 
 def _uv(call: Call) -> Optional[str]:
-    """uv on the PATH, where its installers put it, beside our Python, or the one sent by us."""
+    """uv on the PATH, where its installers put it, beside our Python, or the one sent by us.
+
+    A shim (pyenv, asdf, mise: a script in a folder `shims`) needs its owner's home, which a build
+    user does not see: it comes last.
+    """
+    path = call.environment()["PATH"].split(os.pathsep)
     places = (
+        *(os.path.join(place, "uv") for place in path if os.path.isabs(place)),
         "~/.local/bin/uv",
         "~/.cargo/bin/uv",
         os.path.join(os.path.dirname(sys.executable), "uv"),
         "@/tools/uv",
     )
-    found = programs.find(call, "uv")
-    for place in places:
-        path = call.path(place)
-        if found is None and os.access(path, os.X_OK):
-            found = path
-    return found
+    found = [
+        one for one in map(call.path, places) if os.path.isfile(one) and os.access(one, os.X_OK)
+    ]
+    return min(
+        found, key=lambda one: os.path.basename(os.path.dirname(one)) == "shims", default=None
+    )
 
 
 def _uv_version(call: Call, uv: Optional[str]) -> Optional[str]:

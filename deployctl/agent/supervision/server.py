@@ -6,7 +6,7 @@ Directory of a server (`@/profiles/PROFILE/units/UNIT/server`)::
     secrets.json   secret variables, mode 0600
     kept           present once the start was proven: from then on failures are restarted;
                    holds the process that was proven
-    record.json    what the supervisor did: state, pid, start, rc, restarts, loaded
+    record.json    what the supervisor did: state, pid, start, rc, restarts, loaded, liveness
     lock           held while it is being started or stopped
     supervisor.pyz a copy of the agent, so that a newer one never pulls it away
     server.log     the server's output, server.log.1 what was before
@@ -22,7 +22,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Dict, List, Optional
 
 from ..core.atomic_files import boot_id, read_json, write_json
@@ -31,10 +32,13 @@ from ..core.redaction import LogMask
 from ..core.regular_files import digest
 from ..processes import processes
 from . import watching
+from .liveness import Watch
 from .watching import Waker, echo, lock, say
 
 MARK = "DEPLOYCTL_SERVER"
 """The variable by which a server's processes are known, whatever session they made."""
+KEY = "VLLM_API_KEY"
+"""The variable in which a server finds the key that requests must carry."""
 SETTLE = 5.0
 """Seconds that the rest of a server's session gets to end after its main process has."""
 
@@ -62,6 +66,9 @@ class Supervisor:
             "restarts": 0,
         }
         self.failures: List[float] = []
+        self.hung = 0
+        """Restarts of a server that answered no more."""
+        self.key: Optional[str] = None
         self.mask = LogMask(self.spec["log"], ())
         # One of an earlier version may be open to all.
         with suppress(OSError):
@@ -113,6 +120,7 @@ class Supervisor:
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         secrets = read_json(self.file("secrets.json")) or {}
         self.mask = LogMask(self.spec["log"], secrets.values())
+        self.key = secrets.get(KEY)
         env = watching.environment(self.spec["env"], secrets, MARK, self.spec["serial"])
         try:
             with open(self.spec["log"], "ab") as log:
@@ -125,11 +133,11 @@ class Supervisor:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    **watching.user(self.spec.get("run_as")),
                 )
         except OSError as error:
             self.record["error"] = str(error)
-            with suppress(OSError), open(self.spec["log"], "ab", buffering=0) as log:
-                log.write(("deployctl: cannot start: %s\n" % error).encode())
+            self.tell("cannot start: %s" % error)
             return None
         loaded = {name: watched(path) for name, path in (self.spec.get("watch") or {}).items()}
         who = identity(child.pid)
@@ -141,13 +149,8 @@ class Supervisor:
         """Until the server is gone with all that it started; its exit status, negative a signal."""
         fd = os.pidfd_open(child.pid)
         try:
-            while not self.waker.stopped:
-                self.tend_log()
-                if self.unwritten:
-                    self.write()
-                if self.waker.wait(1.0, [fd]):
-                    break
-            else:
+            self.follow(child, fd)
+            if self.waker.stopped:
                 # The main process alone is asked first: it ends its own children in order.
                 signal.pidfd_send_signal(fd, signal.SIGTERM)
                 select.select([fd], [], [], self.spec["grace"])
@@ -161,6 +164,48 @@ class Supervisor:
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()
         return rc
+
+    def follow(self, child: "subprocess.Popen[bytes]", fd: int) -> None:
+        """Until the main process, whose pidfd this is, has ended, hangs, or is to be stopped."""
+        with ExitStack() as held:
+            watch = None
+            if self.spec.get("liveness"):
+                proven = partial(self.proven, identity(child.pid))
+                made = Watch(self.spec["liveness"], self.key, proven, self.hung)
+                watch = held.enter_context(made)
+            while not self.waker.stopped:
+                self.tend_log()
+                if watch is not None and self.record.get("liveness") != watch.state:
+                    self.record["liveness"] = watch.state
+                    self.write()
+                if self.unwritten:
+                    self.write()
+                if self.waker.wait(1.0, [fd]):
+                    return
+                if watch is not None and watch.hung:
+                    self.give_up(watch)
+                    return
+
+    def give_up(self, watch: Watch) -> None:
+        """Note that the server hangs; what follows ends it."""
+        self.hung += 1
+        self.record["liveness"] = {**watch.state, "restarts": self.hung}
+        last = watch.state["last"]
+        why = last["why"] if last else ""
+        self.tell("it hangs and is killed: %s, %d times" % (why, watch.state["failures"]))
+
+    def proven(self, who: Dict[str, Any]) -> Optional[bool]:
+        """Whether this process was proven; None where no process of this start was."""
+        try:
+            kept = read_json(self.file("kept"))
+        except (OSError, ValueError):
+            return False
+        return None if kept is None else kept.get("pid") == who["pid"]
+
+    def tell(self, text: str) -> None:
+        """A line of ours in the server's log."""
+        with suppress(OSError), open(self.spec["log"], "ab", buffering=0) as log:
+            log.write(("deployctl: %s\n" % text).encode("utf-8", "surrogateescape"))
 
     def may_restart(self) -> bool:
         """Only what was proven once is restarted, and not more often than the limits say."""

@@ -22,8 +22,10 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
+from ..wire.adoption import RunAs
 from ..wire.answers import LogPart, UnitState, UnitStopped
-from . import systemd, watching
+from ..wire.liveness import Liveness
+from . import by_hand, systemd, watching
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
@@ -50,7 +52,8 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     `cpu` is the seconds of processor time of all members together, `io` the bytes that they have
     read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
-    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit.
+    `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit,
+    `liveness` what was seen of its life (None: it is not watched).
     """
     return _state(Unit(call, profile, unit))
 
@@ -80,6 +83,7 @@ def _state(unit: Unit) -> UnitState:
         "rc": record.get("rc"),
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
+        "liveness": record.get("liveness"),
         "release": spec["release"],
         "argv": spec["argv"],
         "log": spec["log"],
@@ -104,11 +108,14 @@ def start(
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
+    run_as: Optional[RunAs] = None,
+    liveness: Optional[Liveness] = None,
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
-    after failures only from `keep` on. Errors: `running` where one runs already, `not-started`
+    after failures only from `keep` on, and watched for life (None: not at all). `run_as` is another
+    user, where the agent may choose one. Errors: `running` where one runs already, `not-started`
     where no process came to be, `cancelled` where it was given up before.
     """
     files = Unit(call, profile, unit)
@@ -119,12 +126,14 @@ def start(
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
-        "umask": call.umask,
+        "umask": call.umask if run_as is None else run_as["umask"],
+        "run_as": run_as,
         "log": call.path(log) if log else files.file("server.log"),
         "release": release,
         "grace": grace,
         "watch": {name: call.path(name) for name in watch or ()},
         "limits": dict(LIMITS, **(limits or {})),
+        "liveness": liveness,
     }
     with files.alone():
         now, before = _state(files), files.spec() or {}
@@ -274,6 +283,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
     record = unit.record(spec["serial"])
     if spec["kind"] == "systemd":
         systemd.stop(call, _service(call, unit, spec))
+    if spec["kind"] == by_hand.KIND and before["state"] == "running":
+        by_hand.end(record["pid"], unit.members(spec, record), float(spec["grace"]))
     _end_supervisor(record, float(spec["grace"]))
     # It may have restarted the server in the meantime.
     record = unit.record(spec["serial"]) or record

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, TypedDict
 
+from .liveness import LivenessState
+
 
 class Process(TypedDict):
     """A process as a person recognises it; `start` in clock ticks since boot."""
@@ -40,6 +42,7 @@ class UnitState(UnitIdentity, total=False):
     rc: Optional[int]
     error: Optional[str]
     restarts: int
+    liveness: Optional[LivenessState]
     argv: List[str]
     log: str
     kind: str

@@ -139,7 +139,7 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
         except Unanswered as error:
             plan = Plan("unknown", reason=str(error.args[0]))
         cause = next((changing[used] for used in step.uses if used in changing), None)
-        if plan.status == "unchanged" and cause is not None:
+        if plan.status == "unchanged" and cause is not None and not plan.needless:
             plan = _again(plan, step, cause)
         if plan.status == "change":
             changing |= dict.fromkeys(step.produces, step.name)

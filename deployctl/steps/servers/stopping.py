@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,9 +30,14 @@ def base_url(profile: Profile) -> str:
 
 
 def listens_at(unit: UnitState) -> str | None:
-    """The URL of a running unit's server, by its own command line: the profile may name another
-    port by now. None where it is not a server."""
-    given = dict(pairwise(unit.get("argv") or ()))
+    """The URL of a running unit's server; None where it is not a server."""
+    return listening(unit.get("argv") or ())
+
+
+def listening(argv: Sequence[str]) -> str | None:
+    """The URL of a server by its own command line: the profile may name another port by now. None
+    where it names none."""
+    given = dict(pairwise(argv))
     if "--host" not in given or "--port" not in given:
         return None
     return f"http://{reachable(given['--host'])}:{given['--port']}"

@@ -22,8 +22,10 @@ from uv import find_uv_bin
 from deployctl.agent.build.confinement import DEFAULT_USER
 from deployctl.agent.build.takeover import take_back
 from deployctl.agent.core.interface import AgentError
+from deployctl.agent.processes.processes import everyone
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.project import Project
+from tests.hosts.lab import processes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -136,8 +138,8 @@ def test_hostile_backend(
         status = path.lstat()
         assert status.st_uid == 0, path
         assert path.is_symlink() or not status.st_mode & (stat.S_ISUID | stat.S_ISGID | 0o022)
-    left = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
-    assert [line for line in left if f": {project.folder}".encode() in line] == []
+    mark = f": {project.folder}"
+    assert [one.pid for one in everyone() if mark in processes.command(one.pid)] == []
     assert builder.root.stat().st_mode & 0o777 == 0o700
     wheel = next((builder.root / "wheels").rglob("*.whl"))
     assert wheel.stat().st_nlink == 1

@@ -89,9 +89,9 @@ def in_processes(server: int | None) -> Iterator[str]:
         for name in ("cmdline", "environ"):
             try:
                 data = (folder / name).read_bytes()
+                ours = name == "cmdline" or b"supervisor.pyz" in (folder / "cmdline").read_bytes()
             except OSError:
                 continue
-            ours = name == "cmdline" or b"supervisor.pyz" in (folder / "cmdline").read_bytes()
             if CANARY.encode() in data and ours and folder.name != str(server):
                 yield f"{folder}/{name}"
 

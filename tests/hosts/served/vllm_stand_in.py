@@ -8,7 +8,8 @@ measured with the real server (models/README.md).
 Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`: rc 1 instead of
 listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves ·
 `gauges`: those of requests read 0, as while a real engine hangs),
-STAND_IN_TELLS (names of variables whose values it prints).
+STAND_IN_TELLS (names of variables whose values it prints), STAND_IN_HANGS (a file: while it exists
+completions never come, as while a real engine hangs).
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
         server.running += 1
     time.sleep(float(body.get("stand_in_seconds") or 0))
     while body.get("stand_in_until") and not Path(body["stand_in_until"]).exists():
+        time.sleep(0.02)
+    while Path(os.environ.get("STAND_IN_HANGS", "/nonexistent")).exists():
         time.sleep(0.02)
     with COUNTERS:
         server.running -= 1

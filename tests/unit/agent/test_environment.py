@@ -33,6 +33,20 @@ def test_a_folder_of_the_path_that_is_not_ours(
     assert found["3.11"] == f"{open_one}/python3.11"
 
 
+def test_a_shim_of_uv_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim, real = tmp_path / "pyenv/shims/uv", tmp_path / "real/uv"
+    for program in (shim, real):
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\necho uv 0.0.1\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}::{real.parent}")
+    monkeypatch.chdir(real.parent)
+    call = Call(str(tmp_path), lambda event: None)
+    assert environment.tools(call)["uv"] == str(real)
+    real.unlink()
+    assert environment.tools(call)["uv"] != str(real)
+
+
 def test_who_works_below_a_root_that_is_a_link(tmp_path: Path) -> None:
     place = tmp_path / "disk" / "builds" / "b1"
     place.mkdir(parents=True)
