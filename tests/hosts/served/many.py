@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -102,7 +102,7 @@ class ManyHosts(ServedHost):
         call = Call("units.state", profile="stand", unit="server")
         return each(self.machines, lambda machine: machine.ask(call)[0], Slots())
 
-    def __enter__(self) -> ManyHosts:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -66,10 +66,15 @@ class Steady:
             where.append(said)
 
 
+def _until_its_input_ends(over: threading.Event) -> None:
+    sys.stdin.read()
+    over.set()
+
+
 def main(port: int, rate: float, model: str, seconds: float) -> None:
     steady = Steady(port, model, seconds)
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    threading.Thread(target=_until_its_input_ends, args=(over,), daemon=True).start()
     threads = []
     while not over.wait(1 / rate):
         steady.sent += 1
