@@ -34,6 +34,10 @@ class SwitchSettings(Settings):
     drain: Duration = 60.0
     """How long requests in flight may go on after the switch."""
 
+    warm: Literal["auto"] | bool = "auto"
+    """Whether the next server imports all it needs beside the one that serves, and waits: auto
+    where memory allows, true wherever it can be, false never."""
+
     @model_validator(mode="after")
     def _two_slots(self) -> Self:
         slots = [slot for slot in (self.blue, self.green) if slot is not None]

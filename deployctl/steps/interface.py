@@ -289,6 +289,11 @@ class Step(ABC):
         """Make the changes. Runs only where the plan's status is `change`."""
         return
 
+    def warm_up(self, context: Context) -> None:
+        """Begin beside what serves what `apply` will complete, once it is this host's turn to
+        switch and nothing was touched yet. It never fails: `apply` can do without."""
+        return
+
     @abstractmethod
     def prove(self, context: Context) -> Evidence:
         """Measure that it is so. Runs for `change` and `check`; raises `self.failure`."""
