@@ -217,6 +217,10 @@ def main(argv: Sequence[str]) -> int:
         from .shipping.moving import main as ship
 
         return ship(list(argv[1:]))
+    if argv[:1] == ["server"] and len(argv) > 2:
+        from .supervision import waiting
+
+        return waiting.supervise(argv[1], argv[2])
     if argv[:1] == ["server"]:
         from .supervision import server
 
@@ -225,5 +229,9 @@ def main(argv: Sequence[str]) -> int:
         from .network import front
 
         return front.serve(argv[1])
+    if argv[:1] == ["router"]:
+        from .network import router
+
+        return router.serve(argv[1])
     print("usage: supervise DIRECTORY | chore NAME ARGUMENT… | server DIRECTORY", file=sys.stderr)
     return 2

@@ -51,6 +51,8 @@ def carry_out(
         if switches and waits:
             turn()
             waits = False
+            if replaces:
+                _warm_up(work, plan)
         if switches:
             _note(run, work, "switching", step=planned.step.name)
         if switches and replaces:
@@ -63,6 +65,17 @@ def carry_out(
         if SERVICE in planned.step.produces:
             work.downtime.served()
     return None
+
+
+def _warm_up(work: Work, plan: HostPlan) -> None:
+    """Let the steps that will start a server begin with it beside what serves."""
+    for planned in plan.steps:
+        status = planned.plan.status
+        if SERVER not in planned.step.produces or status not in ("change", "unknown"):
+            continue
+        if status == "unknown" and work.ask_again(planned).status != "change":
+            continue
+        planned.step.warm_up(work.context(planned.step.name))
 
 
 def _run(work: Work, planned: PlannedStep) -> StepRecord:
