@@ -35,9 +35,11 @@ FAMILIES = {
     "hub": "store",
     "jobs": "supervision",
     "release_status": "store",
+    "machine": "processes",
     "models": "store",
     "modules": "core",
     "network": "network",
+    "outside": "build",
     "passthrough": "gpu",
     "processes": "processes",
     "releases": "store",
@@ -227,5 +229,9 @@ def main(argv: Sequence[str]) -> int:
         from .network import front
 
         return front.serve(argv[1])
+    if argv[:1] == ["router"]:
+        from .network import router
+
+        return router.serve(argv[1])
     print("usage: supervise DIRECTORY | chore NAME ARGUMENT… | server DIRECTORY", file=sys.stderr)
     return 2

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
+from deployctl.config import routed
 from deployctl.config.base import NAME, Settings, misfit
 from deployctl.config.build import BuildSettings
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
@@ -16,6 +17,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.inventory import InventorySettings
 from deployctl.config.marks import trusts_remote_code
 from deployctl.config.models import DrafterSettings, ModelSettings
+from deployctl.config.router import ReplicasSettings, RollSettings, RouterSettings
 from deployctl.config.serve import ServeSettings
 from deployctl.config.share import ShareSettings
 from deployctl.config.switch import SwitchSettings
@@ -67,10 +69,45 @@ class Profile(Settings):
     """The gate on what the drafter is worth; none when absent."""
     switch: SwitchSettings = SwitchSettings()
     """How a new release takes over from the one that serves."""
+    replicas: ReplicasSettings = ReplicasSettings()
+    """The server of each host as one of several of the same model."""
+    router: RouterSettings | None = None
+    """What clients ask instead of one of the replicas; none when absent."""
+    roll: RollSettings = RollSettings()
+    """How a new release goes over the replicas; giving it makes the strategy rolling."""
     share: ShareSettings = ShareSettings()
     """How hosts get what one of them makes or fetches."""
     notify: list[NotifySettings] = []
     """Webhooks that are notified how a run ended."""
+
+    _whole: tuple[HostSettings, ...] = PrivateAttr(())
+
+    @property
+    def everywhere(self) -> tuple[HostSettings, ...]:
+        """All hosts of the profile, those too that a run leaves out."""
+        return self._whole or tuple(self.hosts)
+
+    @property
+    def router_host(self) -> HostSettings:
+        """The host that runs the router."""
+        return routed.router_host(self.router, self.everywhere)
+
+    def address_of(self, host: HostSettings) -> str | None:
+        """Where the router reaches the replica on a host; None where nothing says that."""
+        return routed.address_of(host, self.router_host, self.serve)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rolls(cls, value: Any) -> Any:
+        """Replicas behind a router switch one after the other, unless something else is asked."""
+        if not isinstance(value, dict):
+            return value
+        if value.get("router") is None and not value.get("roll"):
+            return value
+        switch = value.get("switch") or {}
+        if not isinstance(switch, dict) or "strategy" in switch:
+            return value
+        return {**value, "switch": {**switch, "strategy": "rolling"}}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -89,6 +126,11 @@ class Profile(Settings):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise misfit(("hosts",), f"hosts named twice: {', '.join(twice)}")
+        self._whole = tuple(self.hosts)
+        whole = self.router, self.replicas, self.switch.strategy, self.serve, self.hosts
+        refused = next(routed.misfits(*whole), None)
+        if refused is not None:
+            raise misfit(*refused)
         return self
 
     def _pinned_where_trusted(self) -> None:

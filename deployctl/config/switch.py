@@ -19,11 +19,14 @@ class SlotSettings(Settings):
 
 
 class SwitchSettings(Settings):
-    """recreate: stop, start, prove; on one GPU there is no other way · blue-green: start in the
-    other slot, prove, turn the front to it, drain, stop. Needs memory for two releases."""
+    """recreate: stop, start, prove, on all hosts at once; on one GPU there is no other way ·
+    rolling: the same host after host, as `roll` says, each out of the router meanwhile ·
+    blue-green: start in the other slot, prove, turn the front to it, drain, stop. Needs memory for
+    two releases."""
 
-    strategy: Literal["recreate", "blue-green"] = "recreate"
-    """Whether the one that serves makes way first, or serves until its successor is proven."""
+    strategy: Literal["recreate", "rolling", "blue-green"] = "recreate"
+    """Whether the one that serves makes way first, or serves until its successor is proven;
+    rolling by default where the profile has `router` or `roll`."""
     blue: SlotSettings | None = None
     """One slot for blue-green."""
     green: SlotSettings | None = None

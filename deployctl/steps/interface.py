@@ -277,6 +277,10 @@ class Step(ABC):
         """What must be known to plan."""
         return ()
 
+    def concerns(self, wanted: Deployment, answers: Answers) -> bool:
+        """Whether this host has anything to do with it; a run does not name it elsewhere. Pure."""
+        return True
+
     @abstractmethod
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         """Compare wanted and actual. Pure. May raise `Unanswered`."""

@@ -115,7 +115,7 @@ class LaunchStep(Step):
             **wanted.unit_id,
             **start,
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
-            liveness=watched(wanted.profile.serve.liveness, start["argv"]),
+            liveness=watched(wanted.profile, start["argv"]),
         )
         evidence[warming.PLAIN] = evidence.get(warming.PLAIN) or started.get("plain")
 

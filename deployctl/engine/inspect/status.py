@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from deployctl import cancel
@@ -173,7 +174,7 @@ def _host(answers: Answers) -> dict[str, Any]:
     ledger = kept["ledger"]
     judged = serving if runs else current
     other = runs and serving != current
-    gates = _gates(ledger, judged, (manifests.get(judged or "") or {}).get("evidence", {}))
+    measured = gates(ledger, judged, (manifests.get(judged or "") or {}).get("evidence", {}))
     return {
         "current": current,
         "previous": kept["previous"],
@@ -196,15 +197,8 @@ def _host(answers: Answers) -> dict[str, Any]:
         "healthy": unit["state"] == "running" and _answers(health) and generates is True,
         "drift": None if other else _drift(evidence.get(DrafterStep.name, {}), answers),
         "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
-        **{gate: gates.get(gate) if runs else None for gate in registry.names("gate")},
-        "verdicts": {
-            gate: {
-                "verdict": said["verdict"],
-                "time": said[MEASURED],
-                "this_process": runs and said.get(PROCESS) == identity(unit),
-            }
-            for gate, said in gates.items()
-        },
+        **{gate: measured.get(gate) if runs else None for gate in registry.names("gate")},
+        "verdicts": verdicts(measured, unit),
         "last_run": _last_run(ledger),
         "open_run": recovery.open_entry(ledger),
     }
@@ -242,7 +236,20 @@ def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
     return bool(config["sha256"] != expected)
 
 
-def _gates(
+def verdicts(measured: Mapping[str, Any], unit: UnitState) -> dict[str, Any]:
+    """The last verdict of each gate, when it was measured, and whether on the process that runs."""
+    runs = unit["state"] in RUNNING
+    return {
+        gate: {
+            "verdict": found["verdict"],
+            "time": found[MEASURED],
+            "this_process": runs and found.get(PROCESS) == identity(unit),
+        }
+        for gate, found in measured.items()
+    }
+
+
+def gates(
     entries: list[dict[str, Any]], release: str | None, sealed: dict[str, Any]
 ) -> dict[str, Any]:
     """What each gate measured last on a release: the release's sealed evidence, or the verdict

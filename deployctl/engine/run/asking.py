@@ -137,7 +137,7 @@ class Asking:
         """Turn to an earlier release: nothing is staged for it, and its questions are its own."""
         self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)
         self.record.earlier = True
-        self.steps = [step for step in self.steps if step.phase != "stage"]
+        self.steps = [s for s in self.steps if s.phase != "stage" or not s.needs_release]
         return ask(connected, questions(self.steps, self.wanted))[0]
 
     def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:

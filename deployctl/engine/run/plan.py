@@ -96,6 +96,11 @@ def questions(steps: Sequence[Step], wanted: Deployment) -> dict[str, Question[A
     return asked
 
 
+def concerned(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> list[Step]:
+    """The steps that have anything to do with a host."""
+    return [step for step in steps if step.concerns(wanted, answers)]
+
+
 def needs_release(steps: Sequence[Step]) -> bool:
     """Whether any of the steps works on the wanted release."""
     return any(step.needs_release for step in steps)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -38,12 +38,24 @@ class Machine:
         self._network = in_namespaces(["sleep", "infinity"], ["--net"], directory / "network.log")
         ours, theirs = (Path(f"/proc/{pid}/ns/net") for pid in ("self", self._network.pid))
         wait_for("a network of its own", lambda: theirs.readlink() != ours.readlink())
-        enter = ["nsenter", f"--net={theirs}"]
-        subprocess.run([*enter, "ip", "link", "set", "lo", "up"], check=True)
+        self.inside("ip", "link", "set", "lo", "up")
         self.sshd = Sshd(
             directory, {"ForceCommand": ENTER.format(pid=self._network.pid), **(options or {})}
         )
         self.sshd.start()
+
+    @property
+    def pid(self) -> int:
+        """A process that has its network."""
+        return self._network.pid
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """A command line that runs another one in its network."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *argv]
+
+    def inside(self, *argv: str) -> None:
+        """Run a program in its network."""
+        subprocess.run(self.enter(argv), check=True)
 
     def host_settings(self, **changes: Any) -> dict[str, Any]:
         """A whole host file; `changes` go into its `ssh:`."""
@@ -90,7 +102,7 @@ class ManyHosts(ServedHost):
         call = Call("units.state", profile="stand", unit="server")
         return each(self.machines, lambda machine: machine.ask(call)[0], Slots())
 
-    def __enter__(self) -> ManyHosts:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
