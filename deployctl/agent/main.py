@@ -26,6 +26,7 @@ from .core.interface import USUAL_UMASK, AgentError, Call
 from .wire.messages import LONGEST_LINE
 
 FAMILIES = {
+    "adoption": "supervision",
     "environment": "build",
     "files": "store",
     "garbage": "store",
@@ -34,9 +35,11 @@ FAMILIES = {
     "hub": "store",
     "jobs": "supervision",
     "release_status": "store",
+    "machine": "processes",
     "models": "store",
     "modules": "core",
     "network": "network",
+    "outside": "build",
     "passthrough": "gpu",
     "ranks": "network",
     "processes": "processes",
@@ -215,6 +218,10 @@ def main(argv: Sequence[str]) -> int:
         from .shipping.moving import main as ship
 
         return ship(list(argv[1:]))
+    if argv[:1] == ["server"] and len(argv) > 2:
+        from .supervision import waiting
+
+        return waiting.supervise(argv[1], argv[2])
     if argv[:1] == ["server"]:
         from .supervision import server
 
@@ -223,5 +230,9 @@ def main(argv: Sequence[str]) -> int:
         from .network import front
 
         return front.serve(argv[1])
+    if argv[:1] == ["router"]:
+        from .network import router
+
+        return router.serve(argv[1])
     print("usage: supervise DIRECTORY | chore NAME ARGUMENT… | server DIRECTORY", file=sys.stderr)
     return 2

@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 from deployctl import __version__
 from deployctl.cli import (
+    adopt,
     build,
     clean,
     completion,
@@ -29,6 +30,7 @@ from deployctl.cli import (
     report,
     schedule,
     topics,
+    watch,
 )
 from deployctl.cli.command import Commands, refused
 from deployctl.errors import DeployError, UsageError
@@ -55,12 +57,14 @@ fixes.register(app)
 clean.register(app)
 completion.register(app)
 inspect.register(app)
+watch.register(app)
 explain.register(app)
 releases.register(app)
 measure.register(app)
 report.register(app)
 export.register(app)
 init.register(app)
+adopt.register(app)
 topics.register(app)
 app.add_typer(drafter.app, name="drafter")
 app.add_typer(profiles.app, name="profile")

@@ -21,6 +21,7 @@ def status(
     profile: options.Profile,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
+    metrics_file: options.MetricsFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Show what serves on each host, since when, and whether it is healthy now.
@@ -31,11 +32,15 @@ def status(
     from deployctl.report.serving import status_lines, unknown
 
     document = survey(running.load(profile, sets, hosts))
+    if metrics_file is not None:
+        from deployctl.report import textfile
+
+        textfile.write_registry(textfile.status_registry(document), metrics_file)
     asked = [host for host in document["hosts"] if not host.get("error")]
     bad = [host for host in asked if not host["healthy"] or host["unproven_release"]]
     open_ = bool(bad) and all(unknown(host) and not host["unproven_release"] for host in bad)
     code = Undecided.exit_code if open_ else NotReady.exit_code if bad else 0
-    running.leave(document, status_lines(document), as_json, code)
+    running.leave(document, status_lines(document, output.width()), as_json, code)
 
 
 def logs(
@@ -52,15 +57,19 @@ def logs(
     release: Annotated[
         str | None, typer.Option(help="Show the log of this release, also of a failed one.")
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Show the log of this unit; `status` lists them.")
+    ] = None,
 ) -> None:
-    """Show the server's log, a job's, or that of a failed release.
+    """Show the server's log, a job's, another unit's, or that of a failed release; of several hosts
+    each line has its host in front.
 
     Example: deployctl logs -p demo --follow
     """
-    from deployctl.engine.inspect.status import log
+    from deployctl.engine.inspect.logs import Wanted, log
 
-    loaded = running.load(profile, sets, hosts)
-    for text in log(loaded, lines=lines, follow=follow, job=job, release=release):
+    wanted = Wanted(lines, follow, job, release, unit)
+    for text in log(running.load(profile, sets, hosts), wanted):
         output.answer_text(text)
 
 
@@ -75,8 +84,8 @@ def history(
 
     Example: deployctl history -p demo -n 5
     """
-    from deployctl.engine.inspect.status import ledger
+    from deployctl.engine.inspect.history import ledger
     from deployctl.report.serving import history_lines
 
     document = ledger(running.load(profile, sets, hosts), last)
-    running.leave(document, history_lines(document), as_json)
+    running.leave(document, history_lines(document, output.width()), as_json)

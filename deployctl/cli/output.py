@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,6 +21,11 @@ from typing import Any, TextIO
 from deployctl import redaction
 from deployctl.errors import DeployError
 from deployctl.report import printable
+
+
+def width() -> int | None:
+    """The characters of a line on a terminal; None where stdout is something else."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def show(document: Any, lines: Iterable[str], as_json: bool) -> None:

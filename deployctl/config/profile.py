@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
+from deployctl.config import routed
 from deployctl.config.base import NAME, Settings, misfit
 from deployctl.config.build import BuildSettings
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
@@ -17,6 +18,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.inventory import InventorySettings
 from deployctl.config.marks import trusts_remote_code
 from deployctl.config.models import DrafterSettings, ModelSettings
+from deployctl.config.router import ReplicasSettings, RollSettings, RouterSettings
 from deployctl.config.serve import ServeSettings
 from deployctl.config.share import ShareSettings
 from deployctl.config.switch import SwitchSettings
@@ -70,10 +72,45 @@ class Profile(Settings):
     """One model over all hosts together; a server on each of them when absent."""
     switch: SwitchSettings = SwitchSettings()
     """How a new release takes over from the one that serves."""
+    replicas: ReplicasSettings = ReplicasSettings()
+    """The server of each host as one of several of the same model."""
+    router: RouterSettings | None = None
+    """What clients ask instead of one of the replicas; none when absent."""
+    roll: RollSettings = RollSettings()
+    """How a new release goes over the replicas; giving it makes the strategy rolling."""
     share: ShareSettings = ShareSettings()
     """How hosts get what one of them makes or fetches."""
     notify: list[NotifySettings] = []
     """Webhooks that are notified how a run ended."""
+
+    _whole: tuple[HostSettings, ...] = PrivateAttr(())
+
+    @property
+    def everywhere(self) -> tuple[HostSettings, ...]:
+        """All hosts of the profile, those too that a run leaves out."""
+        return self._whole or tuple(self.hosts)
+
+    @property
+    def router_host(self) -> HostSettings:
+        """The host that runs the router."""
+        return routed.router_host(self.router, self.everywhere)
+
+    def address_of(self, host: HostSettings) -> str | None:
+        """Where the router reaches the replica on a host; None where nothing says that."""
+        return routed.address_of(host, self.router_host, self.serve)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rolls(cls, value: Any) -> Any:
+        """Replicas behind a router switch one after the other, unless something else is asked."""
+        if not isinstance(value, dict):
+            return value
+        if value.get("router") is None and not value.get("roll"):
+            return value
+        switch = value.get("switch") or {}
+        if not isinstance(switch, dict) or "strategy" in switch:
+            return value
+        return {**value, "switch": {**switch, "strategy": "rolling"}}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -94,6 +131,11 @@ class Profile(Settings):
             raise misfit(("hosts",), f"hosts named twice: {', '.join(twice)}")
         if self.group is not None:
             self._one_over_all(self.group)
+        self._whole = tuple(self.hosts)
+        whole = self.router, self.replicas, self.switch.strategy, self.serve, self.hosts
+        refused = next(routed.misfits(*whole), None)
+        if refused is not None:
+            raise misfit(*refused)
         return self
 
     def _one_over_all(self, group: GroupSettings) -> None:
@@ -103,6 +145,8 @@ class Profile(Settings):
             raise misfit(("hosts",), "a group needs two hosts or more; leave out group for one")
         if self.switch.strategy != "recreate":
             raise misfit(("switch", "strategy"), "a group is switched by recreate alone")
+        if self.router is not None:
+            raise misfit(("router",), "replicas of groups are not supported: leave out router")
         if self.serve.tensor_parallel_size != 1:
             raise misfit(
                 ("serve", "tensor_parallel_size"), "with group, set group.tensor_parallel_size"

@@ -19,17 +19,24 @@ class SlotSettings(Settings):
 
 
 class SwitchSettings(Settings):
-    """recreate: stop, start, prove; on one GPU there is no other way · blue-green: start in the
-    other slot, prove, turn the front to it, drain, stop. Needs memory for two releases."""
+    """recreate: stop, start, prove, on all hosts at once; on one GPU there is no other way ·
+    rolling: the same host after host, as `roll` says, each out of the router meanwhile ·
+    blue-green: start in the other slot, prove, turn the front to it, drain, stop. Needs memory for
+    two releases."""
 
-    strategy: Literal["recreate", "blue-green"] = "recreate"
-    """Whether the one that serves makes way first, or serves until its successor is proven."""
+    strategy: Literal["recreate", "rolling", "blue-green"] = "recreate"
+    """Whether the one that serves makes way first, or serves until its successor is proven;
+    rolling by default where the profile has `router` or `roll`."""
     blue: SlotSettings | None = None
     """One slot for blue-green."""
     green: SlotSettings | None = None
     """The other slot for blue-green."""
     drain: Duration = 60.0
     """How long requests in flight may go on after the switch."""
+
+    warm: Literal["auto"] | bool = "auto"
+    """Whether the next server imports all it needs beside the one that serves, and waits: auto
+    where memory allows, true wherever it can be, false never."""
 
     @model_validator(mode="after")
     def _two_slots(self) -> Self:

@@ -7,16 +7,48 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deployctl.report import unreached
+from deployctl.report.columns import columns
+from deployctl.report.hosts_table import differences, table
 from deployctl.steps.acceptance import AcceptanceStep, acceptance_sentence
 from deployctl.steps.servers.stopping import REQUESTS, in_words
 
 WORDS = {"stopped": "stopped", "absent": "nothing was started yet"}
 """States that are no failure; every other that is not healthy is one."""
+HEALTHY = "healthy"
+UNDECIDED = "it answers, and whether it generates is unknown"
+NOT_PASSED = "it answers, and the serving release has NOT passed its gates"
+DRAFTS_OTHERWISE = "it answers, and does NOT draft as proven"
+NOT_PROVEN = "it answers, and is not proven"
+SHORT = {
+    UNDECIDED: "unknown",
+    NOT_PASSED: "NOT passed",
+    DRAFTS_OTHERWISE: "NOT as proven",
+    NOT_PROVEN: "not proven",
+    WORDS["absent"]: "not started",
+}
+"""The same in a table."""
 
 
-def status_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """A status in lines."""
-    return unreached.each(document, _status)
+def status_lines(document: Mapping[str, Any], width: int | None = None) -> Iterator[str]:
+    """A status in lines: of several hosts a table first, of `width` characters at most, then what
+    differs, and all that is known of hosts that are not healthy."""
+    hosts = document["hosts"]
+    if len(hosts) < 2:
+        yield from unreached.each(document, _status)
+        return
+    states = ["" if host.get("error") else _in_short(host) for host in hosts]
+    yield from table(hosts, states, width)
+    yield ""
+    yield from differences(hosts)
+    rest = [host for host, state in zip(hosts, states, strict=True) if state != HEALTHY]
+    yield from unreached.each({"hosts": rest}, _status)
+    if len(rest) < len(hosts):
+        yield f"all of one host: deployctl status -p {document['profile']} --host NAME"
+
+
+def _in_short(host: Mapping[str, Any]) -> str:
+    """A host's state in a word or two."""
+    return SHORT.get(_headline(host), _headline(host))
 
 
 def _status(host: Mapping[str, Any]) -> Iterator[str]:
@@ -82,14 +114,14 @@ def _open_run(begun: Mapping[str, Any]) -> str:
 
 def _headline(host: Mapping[str, Any]) -> str:
     if unknown(host):
-        return "it answers, and whether it generates is unknown"
+        return UNDECIDED
     if not host["healthy"]:
         return WORDS.get(host["state"], "NOT healthy")
     if host["unproven_release"]:
-        return "it answers, and the serving release has NOT passed its gates"
+        return NOT_PASSED
     if host["loaded_other"]:
-        return "it answers, and does NOT draft as proven"
-    return "healthy" if host["proven"] else "it answers, and is not proven"
+        return DRAFTS_OTHERWISE
+    return HEALTHY if host["proven"] else NOT_PROVEN
 
 
 def _state(host: Mapping[str, Any]) -> str:
@@ -142,9 +174,39 @@ def _exit(host: Mapping[str, Any]) -> str:
     return f"{how}, ended {when(last['time'])}"
 
 
-def history_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """A ledger in lines, oldest first."""
-    return unreached.each(document, _history)
+def history_lines(document: Mapping[str, Any], width: int | None = None) -> Iterator[str]:
+    """A ledger in lines, oldest first; of several hosts one table, a row for each host of a run."""
+    hosts = document["hosts"]
+    if len(hosts) < 2:
+        yield from unreached.each(document, _history)
+        return
+    runs = [(entry, host["host"]) for host in hosts for entry in host["runs"]]
+    runs.sort(key=lambda run: (run[0]["run"], run[0]["time"]))
+    rows = [_row(entry, host) for entry, host in runs]
+    if rows:
+        yield from columns(rows, HEADS, width, ("by", "changed", "length"))
+    yield from unreached.each({"hosts": [host for host in hosts if host.get("error")]}, _history)
+    for host in hosts:
+        if not host["runs"] and not host.get("error"):
+            yield f"{host['host']}  no runs"
+        yield from (f"{host['host']}  damaged line: {line[:60]!r}" for line in host["damaged"])
+
+
+HEADS = ("run", "host", "playbook", "outcome", "release", "length", "by", "changed")
+
+
+def _row(entry: Mapping[str, Any], host: str) -> dict[str, str]:
+    length = entry.get("figures", {}).get("mean_acceptance_length")
+    return {
+        "run": entry["run"],
+        "host": host,
+        "playbook": entry.get("playbook") or "",
+        "outcome": entry["outcome"],
+        "release": entry["release"] or "none",
+        "length": f"{length:.2f}" if length is not None else "",
+        "by": f"{entry.get('user') or 'unknown'} from {entry.get('from') or 'unknown'}",
+        "changed": ", ".join(entry.get("changed", [])) or "nothing",
+    }
 
 
 def _history(host: Mapping[str, Any]) -> Iterator[str]:

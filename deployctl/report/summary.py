@@ -17,7 +17,8 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
     known = registry.steps()
     for host in document["hosts"]:
         release = host["release"] or "unknown"
-        yield f"{host['host']}  release {release}"
+        wave = f"  wave {host['wave']}" if host.get("wave") else ""
+        yield f"{host['host']}  release {release}{wave}"
         for step in host["steps"]:
             what = f"{step['step']:<11} {step['status']:<10}"
             yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()

@@ -65,7 +65,7 @@ class AcceptanceStep(Step):
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         settings = wanted.profile.acceptance
         if settings is None:
-            return Plan("unchanged", reason="the profile asks for no acceptance")
+            return Plan("unchanged", reason="the profile asks for no acceptance", needless=True)
         return gate_plan(self.name, asked_digest(settings), wanted, answers)
 
     def prove(self, context: Context) -> Evidence:

@@ -104,7 +104,7 @@ class CleanStep(Step):
 
     def _stop_unit(self, context: Context, evidence: Evidence) -> None:
         context.progress("stop", f"unit {context.wanted.unit_name}")
-        done = stopping.stop_unit(context.session, context.wanted)
+        done = stopping.stop_unit(context.session, context.wanted, spare=True)
         evidence[stopping.REQUESTS] = done["requests"]
         for pid in done["gone"]:
             fate = "killed" if pid in done["killed"] else "ended"

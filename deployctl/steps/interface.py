@@ -191,6 +191,8 @@ class Plan:
     changes: tuple[Change, ...] = ()
     reason: str = ""
     evidence: Evidence = field(default_factory=dict)
+    needless: bool = False
+    """Nothing is asked of the step: it has nothing to do whatever other steps change."""
 
 
 class Progress(Protocol):
@@ -292,12 +294,21 @@ class Step(ABC):
         """What must be known to plan."""
         return ()
 
+    def concerns(self, wanted: Deployment, answers: Answers) -> bool:
+        """Whether this host has anything to do with it; a run does not name it elsewhere. Pure."""
+        return True
+
     @abstractmethod
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         """Compare wanted and actual. Pure. May raise `Unanswered`."""
 
     def apply(self, context: Context, plan: Plan) -> None:
         """Make the changes. Runs only where the plan's status is `change`."""
+        return
+
+    def warm_up(self, context: Context) -> None:
+        """Begin beside what serves what `apply` will complete, once it is this host's turn to
+        switch and nothing was touched yet. It never fails: `apply` can do without."""
         return
 
     @abstractmethod

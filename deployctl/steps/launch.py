@@ -8,7 +8,7 @@ from typing import Any
 
 from deployctl.agent.wire.answers import UnitState
 from deployctl.config.base import Settings
-from deployctl.errors import NotReady
+from deployctl.errors import DeployError, NotReady
 from deployctl.hosts.operations import files, units
 from deployctl.steps import facts
 from deployctl.steps.builds import built
@@ -25,9 +25,11 @@ from deployctl.steps.interface import (
     Plan,
     Question,
     Step,
+    Unanswered,
 )
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
+from deployctl.steps.servers import warming
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values
 from deployctl.steps.servers.serving import objections
@@ -36,6 +38,9 @@ from deployctl.steps.servers.watched import watched
 from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import drained_within
 
+OWN = ("cwd", "run_as")
+"""Of launch settings: what an adopted server was started in and as whom."""
+ADOPTED = "an adopted server is started as it was found"
 ALWAYS = "always"
 """A playbook's option: restart the server although it runs as wanted."""
 
@@ -82,30 +87,52 @@ class LaunchStep(Step):
             why = wanted.restart or "asked for" if restart else other or "it is not supervised"
         return Plan("change", (Change("server", runs, release, why),))
 
+    def warm_up(self, context: Context) -> None:
+        wanted = context.wanted
+        said = warming.unwanted(wanted)
+        if not said:
+            try:
+                start = self._start(context)
+                adopted = any(key in start for key in OWN)
+                said = ADOPTED if adopted else warming.begin(context, start)
+            except (DeployError, Unanswered) as error:
+                said = str(error)
+        context.evidence[self.name] = {warming.PLAIN: said}
+
     def apply(self, context: Context, plan: Plan) -> None:
         wanted, session = context.wanted, context.session
-        values = secret_values(self, context)
-        launch = self._launch(context)
+        start = self._start(context)
         unit = session.call(units.state, **wanted.unit_id)
-        grace = wanted.profile.serve.stop_grace
-        drafts = sources.source(wanted, DRAFTER) is not None
+        evidence = context.evidence.setdefault(self.name, {})
         if unit["state"] in RUNNING or unit["members"]:
             context.progress("stop", f"release {unit['release']}, pid {unit['pid']}")
-            context.evidence[self.name] = {REQUESTS: stop_unit(session, wanted)["requests"]}
-        context.progress("start", " ".join(launch["argv"]))
-        session.call(
+            evidence[REQUESTS] = stop_unit(session, wanted, spare=True)["requests"]
+        context.progress("start", " ".join(start["argv"]))
+        drafts = sources.source(wanted, DRAFTER) is not None
+        started = session.call(
             units.start,
             **wanted.unit_id,
-            argv=drained_within(launch["argv"], wanted.profile.serve.args, grace),
-            env=launch["env"],
-            secrets=values,
-            release=context.release.release,
-            grace=grace,
-            supervisor=wanted.profile.serve.supervisor,
+            **start,
             limits={"restarts": 0} if wanted.member is not None else None,
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
-            liveness=watched(wanted.profile.serve.liveness, launch["argv"]),
+            liveness=watched(wanted.profile, start["argv"]),
         )
+        evidence[warming.PLAIN] = evidence.get(warming.PLAIN) or started.get("plain")
+
+    def _start(self, context: Context) -> dict[str, Any]:
+        """How the server is started, warm or not."""
+        serve = context.wanted.profile.serve
+        values = secret_values(self, context)
+        launch = self._launch(context)
+        return {
+            "argv": drained_within(launch["argv"], serve.args, serve.stop_grace),
+            "env": launch["env"],
+            "secrets": values,
+            "release": context.release.release,
+            "grace": serve.stop_grace,
+            "supervisor": serve.supervisor,
+            **{key: launch[key] for key in OWN if key in launch},
+        }
 
     def prove(self, context: Context) -> Evidence:
         unit = context.session.call(units.state, **context.wanted.unit_id)
@@ -126,7 +153,9 @@ class LaunchStep(Step):
         return {self.name: evidence.get("argv")}
 
     def sentence(self, ended: Mapping[str, Any]) -> str:
-        return in_words(ended["evidence"])
+        evidence = ended["evidence"]
+        begun = warming.sentence(evidence) if ended["status"] == "changed" else ""
+        return ", ".join(part for part in (begun, in_words(evidence)) if part)
 
     def _launch(self, context: Context) -> dict[str, Any]:
         """The launch settings of this release. A sealed release keeps those it was proven with."""
@@ -180,5 +209,5 @@ class LaunchStep(Step):
 
 
 def _evidence(unit: UnitState) -> Evidence:
-    names = ("state", "pid", "start", "started", "release", "argv", "kind", "log")
+    names = ("state", "pid", "start", "started", "release", "argv", "kind", "log", "warm")
     return {name: unit.get(name) for name in names}

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Dict, List, Optional
 
-from ..core import programs
+from ..core import memory, programs
 from ..core.interface import Call
 from ..wire.builds import Tools
 from .build_user import build_user as build_user
@@ -47,7 +47,7 @@ def tools(call: Call) -> Tools:
         "uv_version": _uv_version(call, uv),
         "pythons": _pythons(call),
         "cpus": _cpus(),
-        "memory_available": _memory_available(),
+        "memory_available": memory.available(),
         "machine": os.uname().machine,
         "libc": _libc(),
         "libraries": _libraries(),
@@ -135,26 +135,6 @@ def _libc() -> str:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def _memory_available() -> Optional[int]:
-    """Bytes: what the kernel says, or what the cgroup leaves, whichever is less."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        lines = dict(line.split(":", 1) for line in file)
-    amounts = [int(lines["MemAvailable"].split()[0]) * 1024]
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
-        try:
-            with open(limit, encoding="ascii") as file, open(used, encoding="ascii") as current:
-                amounts.append(max(0, int(file.read()) - int(current.read())))
-        except (OSError, ValueError):
-            continue  # no such controller here, or "max"
-    return min(amounts)
 
 
 def _capabilities(call: Call) -> Optional[List[str]]:

@@ -21,7 +21,7 @@ from ..wire.answers import HttpAnswer, Listener, Process, Relayed
 LISTEN = "0A"
 """TCP_LISTEN in /proc/net/tcp, as the kernel's Documentation/networking/proc_net_tcp.rst says."""
 SETTINGS = "/proc/sys/net/ipv4"
-BODY_LIMIT = 64 * 1024
+BODY_LIMIT, LONG_BODY = 64 * 1024, 8 << 20
 RELAY_WINDOW = 1 << 20
 """Bytes that a relay sends ahead of what was acknowledged."""
 
@@ -126,12 +126,18 @@ def http(
     headers: Optional[Dict[str, str]] = None,
     body: Optional[str] = None,
     timeout: float = 5.0,
+    lines: Optional[List[str]] = None,
 ) -> HttpAnswer:
     """Ask an HTTP server as this host sees it: `status`, `body` (text), `seconds`; `error` says
     why there is no answer (refused, out of time), and then `status` is None. It goes straight to
     the address in the URL: no proxy, no redirect. `timeout` bounds the whole of it; the body is
-    cut at 64 KiB."""
-    return exchange(method, url, headers, body, timeout)
+    cut at 64 KiB. With `lines` it is the lines that begin with one of these, of up to 8 MiB."""
+    if lines is None:
+        return exchange(method, url, headers, body, timeout)
+    answer = exchange(method, url, headers, body, timeout, LONG_BODY)
+    kept = [line for line in answer["body"].split("\n") if line.startswith(tuple(lines))]
+    answer["body"] = "".join(line + "\n" for line in kept)
+    return answer
 
 
 def exchange(

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Callable, Dict, Optional, Tuple
 
-from ..network.network import exchange
+from ..network.network import LONG_BODY, exchange
 from ..wire.answers import HttpAnswer
 from ..wire.liveness import Liveness, LivenessState, Look
 
@@ -28,9 +28,8 @@ PROGRESS = (
 )
 """What moves only while the engine works: tokens, and the memory of a long prompt."""
 AWAKE = 'sleep_state="awake"'
-METRICS_LIMIT = 8 << 20
-METRICS_PATIENCE = 5.0
-"""Bytes of /metrics that are read, and seconds that it gets."""
+PATIENCE = 5.0
+"""Seconds that /metrics gets."""
 
 Progress = Dict[str, float]
 Verdict = Tuple[str, str]
@@ -118,8 +117,8 @@ class Watch:
         answer = exchange(
             "GET",
             self._settings["url"] + "/metrics",
-            timeout=METRICS_PATIENCE,
-            limit=METRICS_LIMIT,
+            timeout=PATIENCE,
+            limit=LONG_BODY,
         )
         return progress(answer["body"]) if answer["status"] == 200 else None
 

@@ -99,10 +99,19 @@ class Supervisor:
                 say("deployctl: cannot record: %s" % error)
             self.unwritten = True
 
-    def run(self) -> int:
-        """Start, watch, restart; 0 when it was stopped, 1 when it gave up."""
+    def run(
+        self,
+        given: "Optional[subprocess.Popen[bytes]]" = None,
+        told: Optional[Dict[str, Any]] = None,
+    ) -> int:
+        """Start, watch, restart; 0 when it was stopped, 1 when it gave up. A `given` first process
+        was started beforehand, and has `told` of itself."""
+        if given is not None:
+            secrets = read_json(self.file("secrets.json")) or {}
+            self.mask, self.key = LogMask(self.spec["log"], secrets.values()), secrets.get(KEY)
+            self.began(given, told)
         while True:
-            child = self.start()
+            child, given = given or self.start(), None
             rc = None if child is None else self.watch(child)
             if self.waker.stopped:
                 self.note("stopped", rc=rc, ended=time.time())
@@ -133,16 +142,30 @@ class Supervisor:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    **watching.user(self.spec.get("run_as")),
                 )
         except OSError as error:
             self.record["error"] = str(error)
             self.tell("cannot start: %s" % error)
             return None
+        self.began(child)
+        return child
+
+    def began(
+        self, child: "subprocess.Popen[bytes]", warm: Optional[Dict[str, Any]] = None
+    ) -> None:
+        """Note the process that serves from now on."""
         loaded = {name: watched(path) for name, path in (self.spec.get("watch") or {}).items()}
         who = identity(child.pid)
         started = None if who["start"] is None else processes.started_at(who["start"])
-        self.note("running", pid=child.pid, start=who["start"], started=started, loaded=loaded)
-        return child
+        self.note(
+            "running",
+            pid=child.pid,
+            start=who["start"],
+            started=started,
+            loaded=loaded,
+            warm=warm,
+        )
 
     def watch(self, child: "subprocess.Popen[bytes]") -> Optional[int]:
         """Until the server is gone with all that it started; its exit status, negative a signal."""

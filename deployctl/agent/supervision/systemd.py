@@ -69,7 +69,9 @@ def older_name(root: str, name: str) -> str:
     return "deployctl-%s-%s.service" % (name, hashlib.sha256(root.encode()).hexdigest()[:8])
 
 
-def start(call: Call, unit: str, name: str, argv: List[str], grace: float) -> None:
+def start(
+    call: Call, unit: str, name: str, argv: List[str], grace: float, enabled: bool = True
+) -> None:
     """Write, enable and start a service for the server that people call `name`; error `systemd`
     with systemctl's own words."""
     text = TEMPLATE.format(
@@ -81,7 +83,8 @@ def start(call: Call, unit: str, name: str, argv: List[str], grace: float) -> No
         # Only a unit that is loaded already is reloaded by force.
         if show(call, unit).get("NeedDaemonReload") == "yes":
             _systemctl(call, "daemon-reload")
-    _enable(path, unit)
+    if enabled:
+        enable(unit)
     _systemctl(call, "reset-failed", unit, may_fail=True)
     _systemctl(call, "start", unit)
 
@@ -106,12 +109,12 @@ def show(call: Call, unit: str) -> Dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def _enable(path: str, unit: str) -> None:
+def enable(unit: str) -> None:
     """What `systemctl enable` does, without the reload that it does besides."""
     os.makedirs(WANTS, exist_ok=True)
     link = os.path.join(WANTS, unit)
     if not os.path.lexists(link):
-        os.symlink(path, link)
+        os.symlink(os.path.join(UNITS, unit), link)
 
 
 def _content(path: str) -> Optional[str]:

@@ -12,7 +12,7 @@ from ..core import layout
 from ..core.atomic_files import boot_id, read_json
 from ..core.interface import Call
 from ..processes import processes
-from . import server
+from . import by_hand, server
 
 ENDED = ("stopped", "exited", "failed")
 """States that are a supervisor's last word."""
@@ -99,4 +99,6 @@ class Unit:
             return []
         leader = None if pid is None else processes.read_stat(pid)
         strange = leader is not None and leader.start != start
+        if spec.get("kind") == by_hand.KIND:
+            return [] if strange or pid is None else by_hand.tree(pid)
         return server.family(None if strange else pid, str(spec["serial"]))

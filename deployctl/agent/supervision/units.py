@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..core import inheritance, layout
 from ..core.archive import archive
@@ -22,9 +22,10 @@ from ..core.interface import AgentError, Call
 from ..core.redaction import LogMask, forms, hidden
 from ..core.regular_files import read_piece
 from ..processes import processes
-from ..wire.answers import LogPart, UnitState, UnitStopped
+from ..wire.adoption import RunAs
+from ..wire.answers import LogPart, UnitState, UnitStopped, Warmed
 from ..wire.liveness import Liveness
-from . import systemd, watching
+from . import by_hand, systemd, warming, watching
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
 
@@ -54,7 +55,8 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit,
     `liveness` what was seen of its life (None: it is not watched).
     """
-    return _state(Unit(call, profile, unit))
+    files = Unit(call, profile, unit)
+    return {**_state(files), "waits": warming.Next(call, files).waits()}
 
 
 def listing(call: Call, profile: str) -> Dict[str, UnitState]:
@@ -83,6 +85,7 @@ def _state(unit: Unit) -> UnitState:
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
         "liveness": record.get("liveness"),
+        "warm": record.get("warm"),
         "release": spec["release"],
         "argv": spec["argv"],
         "log": spec["log"],
@@ -107,14 +110,16 @@ def start(
     supervisor: str = "auto",
     limits: Optional[Dict[str, float]] = None,
     watch: Optional[List[str]] = None,
+    run_as: Optional[RunAs] = None,
     liveness: Optional[Liveness] = None,
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
-    after failures only from `keep` on, and watched for life (None: not at all). Errors: `running`
-    where one runs already, `not-started` where no process came to be, `cancelled` where it was
-    given up before.
+    after failures only from `keep` on, and watched for life (None: not at all). `run_as` is another
+    user, where the agent may choose one. Where a process waits for this very start, it serves;
+    else `plain` says why none does. Errors: `running` where one runs already, `not-started` where
+    no process came to be, `cancelled` where it was given up before.
     """
     files = Unit(call, profile, unit)
     spec = {
@@ -124,7 +129,8 @@ def start(
         "argv": argv,
         "env": _environment(call, env),
         "cwd": call.path(cwd),
-        "umask": call.umask,
+        "umask": call.umask if run_as is None else run_as["umask"],
+        "run_as": run_as,
         "log": call.path(log) if log else files.file("server.log"),
         "release": release,
         "grace": grace,
@@ -143,9 +149,89 @@ def start(
             raise AgentError("running", said, now)
         if call.cancelled.is_set():
             raise AgentError("cancelled", "the start of unit %s was given up" % files.name)
-        _write(files, spec, secrets)
-        _supervise(call, files, spec, _service(call, files, before))
-        return _await_start(files, str(spec["serial"]))
+        taken, plain = _start_warm(call, files, spec, secrets, before)
+        if plain:
+            _write(files, spec, secrets)
+            _supervise(call, files, spec, _service(call, files, before))
+        return {**_await_start(files, str(taken["serial"])), "plain": plain or None}
+
+
+def warm(
+    call: Call,
+    profile: str,
+    unit: str,
+    argv: List[str],
+    release: str,
+    launcher: str,
+    python: str,
+    env: Optional[Dict[str, str]] = None,
+    secrets: Optional[Dict[str, str]] = None,
+    grace: float = 20.0,
+    supervisor: str = "auto",
+    need: int = 0,
+    patience: float = 180.0,
+    limit: float = 600.0,
+) -> Warmed:
+    """Have the server of a coming `start` with these arguments import everything, beside what
+    serves, and wait.
+
+    `launcher` is the text of the program that waits, run by `python`; `patience` bounds its
+    imports, `limit` its wait, both in seconds. Errors: `little-memory` where less than `need` bytes
+    are available, `not-warm` with the end of its output.
+    """
+    files = Unit(call, profile, unit)
+    little = warming.too_little(need)
+    if little:
+        raise AgentError("little-memory", little)
+    coming = warming.Next(call, files)
+    serving = str((files.spec() or {}).get("service"))
+    spec = {
+        "serial": "%d-%d" % (time.time_ns(), os.getpid()),
+        "kind": _kind(supervisor),
+        "service": warming.service_beside(call, files, serving),
+        "argv": argv,
+        "env": _environment(call, env),
+        "cwd": call.path("@"),
+        "umask": call.umask,
+        "release": release,
+        "grace": grace,
+        "warm": warming.warm_command(call.path(python), coming.file("launcher.py")),
+        "patience": patience,
+        "limit": limit,
+    }
+    with files.alone():
+        coming.begin(spec, secrets, launcher)
+    try:
+        return coming.await_warm(str(spec["serial"]))
+    except AgentError:
+        coming.discard()
+        raise
+
+
+def _start_warm(
+    call: Call,
+    files: Unit,
+    spec: Dict[str, Any],
+    secrets: Optional[Dict[str, str]],
+    before: Dict[str, Any],
+) -> Tuple[Dict[str, Any], str]:
+    """Let the process serve that waits for this start, if one does: the start as it is now, and
+    why it is a plain one, or nothing."""
+    coming = warming.Next(call, files)
+    why = coming.claim(spec, secrets)
+    if not why:
+        own = coming.spec()
+        taken = dict(spec, serial=own["serial"], service=own["service"])
+        _write(files, taken, secrets)
+        why = coming.serve(taken)
+        if not why:
+            if spec["kind"] == "systemd":
+                for service in {_service(call, files, before), spec["service"]}:
+                    systemd.disable(service)
+                systemd.enable(str(taken["service"]))
+            return taken, ""
+    coming.discard()
+    return spec, why
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
@@ -233,8 +319,17 @@ def keep(
     return _state(files)
 
 
-def stop(call: Call, profile: str, unit: str, grace: float = 20.0, load: str = "") -> UnitStopped:
+def stop(
+    call: Call,
+    profile: str,
+    unit: str,
+    grace: float = 20.0,
+    load: str = "",
+    spare: bool = False,
+) -> UnitStopped:
     """End the server, its engine cores and its workers; returns who went how.
+
+    What waits to serve next ends as well, unless that is to be spared.
 
     `load` is the URL at which it counts its requests: `requests` then says how many were in flight
     and how many were cut off; None where it does not count them. `left` lists processes that
@@ -245,6 +340,8 @@ def stop(call: Call, profile: str, unit: str, grace: float = 20.0, load: str = "
         return _absent()
     with files.alone():
         spec = files.spec() or {}
+        if not spare:
+            warming.Next(call, files).discard()
         tracks = LOAD_OPTION in spec.get("argv", ())
         with Watch(call, load if tracks else "", _drain(spec.get("argv", ()))) as watch:
             stopped = _stop(call, files, grace)
@@ -280,6 +377,8 @@ def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
     record = unit.record(spec["serial"])
     if spec["kind"] == "systemd":
         systemd.stop(call, _service(call, unit, spec))
+    if spec["kind"] == by_hand.KIND and before["state"] == "running":
+        by_hand.end(record["pid"], unit.members(spec, record), float(spec["grace"]))
     _end_supervisor(record, float(spec["grace"]))
     # It may have restarted the server in the meantime.
     record = unit.record(spec["serial"]) or record
@@ -344,4 +443,4 @@ def log(call: Call, profile: str, unit: str, offset: int = 0, limit: int = 65536
     }
 
 
-OPERATIONS = (state, listing, start, keep, stop, log)
+OPERATIONS = (state, listing, warm, start, keep, stop, log)

@@ -8,7 +8,7 @@ import os
 import select
 import signal
 from contextlib import suppress
-from typing import Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 
 class Waker:
@@ -30,6 +30,13 @@ class Waker:
         """Those of `fds` that are ready, at the latest after `seconds` or a stop."""
         ready, _, _ = select.select([self._read, *fds], [], [], max(0.0, seconds))
         return [fd for fd in ready if fd != self._read]
+
+
+def user(run_as: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Arguments of Popen for a program of another user; none where it is ours already."""
+    if run_as is None or (run_as["uid"], run_as["gid"]) == (os.geteuid(), os.getegid()):
+        return {}
+    return {"user": run_as["uid"], "group": run_as["gid"], "extra_groups": run_as["groups"]}
 
 
 def environment(

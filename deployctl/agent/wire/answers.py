@@ -30,6 +30,22 @@ class UnitIdentity(TypedDict):
     members: List[Process]
 
 
+class Waiting(TypedDict):
+    """The process that waits to serve a unit's next release."""
+
+    pid: int
+    start: int
+    release: str
+
+
+class Warmed(TypedDict):
+    """A process that has imported everything, and its report; `units.warm` describes it."""
+
+    pid: int
+    start: int
+    told: Dict[str, Any]
+
+
 class UnitState(UnitIdentity, total=False):
     """A unit that was started here has the rest, too; `units.state` describes it."""
 
@@ -42,6 +58,9 @@ class UnitState(UnitIdentity, total=False):
     rc: Optional[int]
     error: Optional[str]
     restarts: int
+    warm: Optional[Dict[str, Any]]
+    plain: Optional[str]
+    waits: Optional[Waiting]
     liveness: Optional[LivenessState]
     argv: List[str]
     log: str

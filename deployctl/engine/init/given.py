@@ -22,6 +22,12 @@ class Given:
     image: str | None = None
     gpus: Sequence[int] | None = None
     notes: Sequence[str] = ()
+    secrets: Sequence[str] = ()
+    """Variables of the server that hold secrets, by name alone."""
+    build: Sequence[str] = ()
+    """The lines of the build section, where it is known what runs."""
+    remarks: Sequence[str] = ()
+    """What was found, as comments."""
 
 
 def nothing(source: str, why: str) -> UsageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,9 @@ class Draft:
     notes: list[str] = field(default_factory=list)
 
 
-def draft(given: Given, name: str | None, host: str, source: str) -> Draft:
+def draft(
+    given: Given, name: str | None, host: str, source: str, by: str = "`deployctl init`"
+) -> Draft:
     """The profile under which `up` starts the server of `given`; raises `UsageError`."""
     try:
         arguments = parse(given.argv)
@@ -55,7 +57,8 @@ def draft(given: Given, name: str | None, host: str, source: str) -> Draft:
     served = _served_name(arguments, notes)
     chosen = name or label(served)
     sections = [
-        f"# Written by `deployctl init` from: {_one_line(source)}",
+        f"# Written by {by} from: {_one_line(source)}",
+        *(f"# {line}" for line in given.remarks),
         f"name: {chosen}",
         "",
         f"hosts: [{scalar(host)}]",
@@ -114,7 +117,7 @@ def _drafter(arguments: Arguments, notes: list[str]) -> Iterator[str]:
     if not isinstance(config, dict):
         raise UsageError(f"--speculative-config is not a JSON object: {text[:80]}")
     method, model = config.pop("method", None), config.pop("model", None)
-    tokens = config.pop("num_speculative_tokens", None)
+    tokens, revision = config.pop("num_speculative_tokens", None), config.pop("revision", None)
     if method is None:
         method = "draft_model" if model else "ngram"
         notes.append(f"no drafting method is named: {method} is written, vLLM would infer it")
@@ -123,7 +126,7 @@ def _drafter(arguments: Arguments, notes: list[str]) -> Iterator[str]:
         notes.append("no num_speculative_tokens is named: 1 is written")
     yield from ("", "drafter:", f"  method: {scalar(method)}")
     if model and method not in WITHOUT_MODEL:
-        yield from ("  model:", *(f"    {line}" for line in _source(str(model))))
+        yield from ("  model:", *(f"    {line}" for line in _source(str(model), revision)))
     elif model:
         config["model"] = model
     yield f"  num_speculative_tokens: {scalar(tokens)}"
@@ -133,6 +136,9 @@ def _drafter(arguments: Arguments, notes: list[str]) -> Iterator[str]:
 
 
 def _build(given: Given, notes: list[str]) -> Iterator[str]:
+    if given.build:
+        yield from given.build
+        return
     tag = re.search(r":v(\d+\.\d+\.\d+(?:\.post\d+)?)(?:[-_].*)?$", given.image or "")
     if tag:
         yield f'source: {{release: "{tag[1]}"}}      # the version of image {given.image}'
@@ -163,14 +169,16 @@ def _serve(given: Given, arguments: Arguments, notes: list[str]) -> Iterator[str
     if further:
         yield "args:"
         yield from (f"  {name}: {_argument(value)}" for name, value in further.items())
-    yield from _variables(env, notes)
-    if "api-key" in arguments.options:
+    keyed = "api-key" in arguments.options or "VLLM_API_KEY" in given.secrets
+    others = [one for one in given.secrets if not (keyed and one == "VLLM_API_KEY")]
+    yield from _variables(env, others, notes)
+    if keyed:
         yield "api_key: {env: VLLM_API_KEY}   # the key itself belongs in no file: export it"
         notes.append("the API key is not written: set VLLM_API_KEY where deployctl runs")
 
 
-def _variables(env: Mapping[str, str], notes: list[str]) -> Iterator[str]:
-    secret = set(exposed(env)) | ({"VLLM_API_KEY"} & set(env))
+def _variables(env: Mapping[str, str], named: Sequence[str], notes: list[str]) -> Iterator[str]:
+    secret = set(exposed(env)) | ({"VLLM_API_KEY"} & set(env)) | set(named)
     plain = {name: value for name, value in env.items() if name not in secret}
     if plain:
         yield "env:"

@@ -49,7 +49,7 @@ def of_words(words: Sequence[str], variables: Mapping[str, str]) -> Given | None
     notes = sorted({f"${name} has no value here" for word in words for name in _unknown(word)})
     if words and words[0].rpartition("/")[2] in DOCKER:
         return _container(words, env, notes)
-    at = _served(words)
+    at = served(words)
     if at is None:
         return None
     program = words[0] if "/" in words[0] and words[0].endswith("/vllm") else None
@@ -114,8 +114,8 @@ def _unknown(word: str) -> list[str]:
     return [match[1] or match[3] for match in VARIABLE.finditer(word)]
 
 
-def _served(words: Sequence[str]) -> int | None:
-    """Where the server's own arguments begin."""
+def served(words: Sequence[str]) -> int | None:
+    """Where the server's own arguments begin in a command line; None where it starts none."""
     for index, word in enumerate(words):
         name = word.rpartition("/")[2]
         if name == "vllm" and words[index + 1 : index + 2] == ["serve"]:
@@ -146,7 +146,7 @@ def _container(words: Sequence[str], env: Mapping[str, str], notes: Sequence[str
     if not given or "vllm" not in " ".join(given):
         return None
     image, arguments = given[0], given[1:]
-    at = _served(arguments)
+    at = served(arguments)
     argv = arguments if at is None else arguments[at:]
     return Given(argv, found, None, image, devices(gpus), notes)
 

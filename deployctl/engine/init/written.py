@@ -28,25 +28,45 @@ def write(draft: Draft, folder: Path, hosts: dict[str, str]) -> list[Path]:
     Raises `ConfigError` where the draft is not valid, `UsageError` where a file is there already;
     then nothing is written.
     """
-    files = {folder / f"{draft.name}.yaml": draft.text}
-    files |= {folder / "hosts" / f"{name}.yaml": text for name, text in hosts.items()}
-    there = [path for path in files if path.exists()]
+    made = files(draft, folder / f"{draft.name}.yaml", hosts)
+    valid(draft, made)
+    create(made)
+    return list(made)
+
+
+def files(draft: Draft, path: Path | None, hosts: dict[str, str]) -> dict[Path, str]:
+    """The profile (./profiles/NAME.yaml for None) and its host files, beside it, with their texts;
+    raises `UsageError` where one is there already."""
+    profile = path or Path("profiles") / f"{draft.name}.yaml"
+    made = {profile: draft.text}
+    made |= {profile.parent / "hosts" / f"{name}.yaml": text for name, text in hosts.items()}
+    there = [path for path in made if path.exists()]
     if there:
         raise UsageError(
             f"{there[0]} exists", "init never overwrites", "choose another: --name NAME"
         )
+    return made
+
+
+def valid(draft: Draft, made: dict[Path, str]) -> Profile:
+    """The profile as it would be read; its notes get what differs. Raises `ConfigError`."""
+    profile, *_ = made
     with tempfile.TemporaryDirectory() as scratch:
-        for path, text in files.items():
-            copy = Path(scratch) / path.relative_to(folder)
+        for path, text in made.items():
+            copy = Path(scratch) / path.relative_to(profile.parent)
             copy.parent.mkdir(exist_ok=True)
             copy.write_text(text, encoding="utf-8")
-        profile = load_profile(str(Path(scratch) / f"{draft.name}.yaml"), environ={}).profile
-    draft.notes.extend(differences(draft.arguments, profile))
-    for path, text in files.items():
+        found = load_profile(str(Path(scratch) / profile.name), environ={}).profile
+    draft.notes.extend(differences(draft.arguments, found))
+    return found
+
+
+def create(made: dict[Path, str]) -> None:
+    """Write files that are not there yet."""
+    for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    return list(files)
 
 
 def differences(wanted: Arguments, profile: Profile) -> list[str]:
@@ -77,9 +97,12 @@ def _plain(name: str, value: bool | list[str] | None) -> object:
     plain: list[object] = []
     for one in value:
         try:
-            plain.append(json.loads(one))
+            found = json.loads(one)
         except ValueError:
-            plain.append(one)
+            found = one
+        if name == "speculative-config" and isinstance(found, dict):
+            found.pop("revision", None)
+        plain.append(found)
     return plain
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import ipaddress
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ from deployctl.config.host import HostSettings, SshSettings
 from deployctl.config.marks import trusts_remote_code
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.config.routed import is_loopback
 from deployctl.errors import HostError
 from deployctl.hosts import ssh_config
 
@@ -102,8 +102,9 @@ def warnings(profile: Profile) -> Iterator[str]:
             f"build.source: code {_source(profile)} runs as root on {root}{when}; a user of its"
             " own (ssh.user) keeps it from the rest of the host"
         )
+    yield from _router(profile)
     serve = profile.serve
-    if serve.api_key is not None or _is_loopback(serve.host):
+    if serve.api_key is not None or is_loopback(serve.host):
         return
     names = ", ".join(host.name for host in profile.hosts)
     yield (
@@ -141,11 +142,22 @@ def _builder(profile: Profile, agent: str) -> str:
     return build.user or agent
 
 
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return address == "localhost"
+def _router(profile: Profile) -> Iterator[str]:
+    router = profile.router
+    if router is None:
+        return
+    if router.engine == "external":
+        yield (
+            "router.engine is external: no replica is taken out of it before it stops; requests"
+            " under way end within serve.stop_grace, and new ones fail unless it retries them"
+        )
+    elif not is_loopback(router.address):
+        yield (
+            f"router.address is {router.address}: whoever reaches port {router.port} of"
+            f" {profile.router_host.name} can add and remove replicas, since the router has no key"
+            " for that; bind it to a private address, or put a proxy that passes /v1 alone before"
+            " it"
+        )
 
 
 def _hooks(playbook: Playbook) -> Iterator[tuple[str, HookSettings]]:

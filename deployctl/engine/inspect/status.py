@@ -1,8 +1,8 @@
-"""Look without touching: what serves, the server's log, the ledger."""
+"""Look without touching: what serves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from deployctl import cancel
@@ -10,27 +10,27 @@ from deployctl.agent.wire.answers import FileContent, HttpAnswer, Listener, Rele
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.run import front, recovery
-from deployctl.engine.run.connect import Connected, connect
+from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.plan import ask
 from deployctl.engine.strategies.registry import strategy
-from deployctl.errors import NotReady, UsageError
-from deployctl.hosts.operations import files, jobs, network, release_status, releases, units
-from deployctl.hosts.session import Call, Session
+from deployctl.hosts.operations import files, network, releases, units
+from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.facts import NO_UNIT, PORT, RELEASES, UNIT, known_releases, known_unit
-from deployctl.steps.gpus import gpu_snapshot
+from deployctl.steps.gpus import gpu_snapshot, profile_gpus
 from deployctl.steps.identity import FRONT as FRONT_UNIT
-from deployctl.steps.identity import UnitId, unit_home
+from deployctl.steps.identity import unit_home
 from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
 from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.ready import HEALTH
-from deployctl.steps.servers import life
+from deployctl.steps.servers import figures, life, siblings
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
 from deployctl.steps.servers.stopping import base_url
 
 CONFIG = Key[FileContent]("config")
+COUNTS = Key[HttpAnswer]("counts")
 FRONT = Key[UnitState]("front")
 FRONT_PORT = Key[Listener]("front.port")
 FRONT_LEDGER = Key[list[dict[str, Any]]]("front.ledger")
@@ -53,8 +53,13 @@ def _questions(wanted: Deployment) -> dict[str, Question[Any]]:
         Question(PORT, Call(network.listener, port=serve.port)),
         Question(HEALTH, Call(network.http, method="GET", url=f"{url}/health", timeout=5)),
         Question(CONFIG, Call(files.read, path=config)),
+        Question(COUNTS, figures.question(url)),
+        siblings.question(wanted),
+        *life.questions(wanted.profile),
     ]
-    return {question.key: question for question in (*asked, *life.questions(wanted.profile))}
+    if profile_gpus.uses_gpus(wanted):
+        asked += profile_gpus.questions(wanted)
+    return {question.key: question for question in asked}
 
 
 def survey(profile: Profile) -> dict[str, Any]:
@@ -66,13 +71,53 @@ def survey(profile: Profile) -> dict[str, Any]:
         answers, _ = ask(connected, asked)
         if life.waits(answers) and _answers(answers.get(HEALTH)):
             answers = answers.renewed(_made(serving.profile, connected))
-        found = {**_host(answers), "unit": serving.unit_name}
+        found = {
+            **_host(answers),
+            "unit": serving.unit_name,
+            **_beside(serving, connected, answers),
+        }
         if found["state"] in GONE:
             found |= left(serving, connected)
         return _with_front(found, answers) if strategy(profile).beside else found
 
     hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
     return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+
+
+def _beside(serving: Deployment, connected: Connected, answers: Answers) -> dict[str, Any]:
+    """Every unit that the profile has here, with its requests, and the memory of its GPUs. The
+    counters of the unit that serves are known; other servers cost one more round trip."""
+    known = answers.get(siblings.UNITS) or {}
+    others = {
+        unit: url
+        for unit, state in known.items()
+        if unit != serving.unit and (url := figures.server_at(state)) is not None
+    }
+    asked = connected.session.ask([figures.question(url) for url in others.values()])
+    counts = {**dict(zip(others, asked, strict=True)), serving.unit: answers.get(COUNTS)}
+    try:
+        gpus = figures.memory(profile_gpus.profile_gpus(serving, answers))
+    except Unanswered:
+        gpus = None
+    return {
+        "units": {unit: _unit(state, counts.get(unit)) for unit, state in known.items()},
+        "gpus": gpus,
+    }
+
+
+def _unit(state: UnitState, counts: Any) -> dict[str, Any]:
+    """One of a profile's units, as a row of a table has it."""
+    runs = state["state"] in RUNNING
+    reading = figures.figures(counts) if runs else None
+    return {
+        "state": state["state"],
+        "release": state["release"] if runs else None,
+        "pid": state["pid"] if runs else None,
+        "since": state.get("started") if runs else None,
+        "restarts": state.get("restarts", 0),
+        "liveness": state.get("liveness") if runs else None,
+        "requests": reading and reading.requests,
+    }
 
 
 def _made(serving: Profile, connected: Connected) -> Answers:
@@ -129,7 +174,7 @@ def _host(answers: Answers) -> dict[str, Any]:
     ledger = kept["ledger"]
     judged = serving if runs else current
     other = runs and serving != current
-    gates = _gates(ledger, judged, (manifests.get(judged or "") or {}).get("evidence", {}))
+    measured = gates(ledger, judged, (manifests.get(judged or "") or {}).get("evidence", {}))
     return {
         "current": current,
         "previous": kept["previous"],
@@ -152,15 +197,8 @@ def _host(answers: Answers) -> dict[str, Any]:
         "healthy": unit["state"] == "running" and _answers(health) and generates is True,
         "drift": None if other else _drift(evidence.get(DrafterStep.name, {}), answers),
         "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
-        **{gate: gates.get(gate) if runs else None for gate in registry.names("gate")},
-        "verdicts": {
-            gate: {
-                "verdict": said["verdict"],
-                "time": said[MEASURED],
-                "this_process": runs and said.get(PROCESS) == identity(unit),
-            }
-            for gate, said in gates.items()
-        },
+        **{gate: measured.get(gate) if runs else None for gate in registry.names("gate")},
+        "verdicts": verdicts(measured, unit),
         "last_run": _last_run(ledger),
         "open_run": recovery.open_entry(ledger),
     }
@@ -198,7 +236,20 @@ def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
     return bool(config["sha256"] != expected)
 
 
-def _gates(
+def verdicts(measured: Mapping[str, Any], unit: UnitState) -> dict[str, Any]:
+    """The last verdict of each gate, when it was measured, and whether on the process that runs."""
+    runs = unit["state"] in RUNNING
+    return {
+        gate: {
+            "verdict": found["verdict"],
+            "time": found[MEASURED],
+            "this_process": runs and found.get(PROCESS) == identity(unit),
+        }
+        for gate, found in measured.items()
+    }
+
+
+def gates(
     entries: list[dict[str, Any]], release: str | None, sealed: dict[str, Any]
 ) -> dict[str, Any]:
     """What each gate measured last on a release: the release's sealed evidence, or the verdict
@@ -224,104 +275,3 @@ def _gates(
 
 def _last_run(entries: list[dict[str, Any]]) -> dict[str, Any] | None:
     return next((entry for entry in reversed(entries) if entry.get("kind") == "end"), None)
-
-
-def ledger(profile: Profile, last: int) -> dict[str, Any]:
-    """The last entries of every host's ledger, oldest first."""
-
-    def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        entries = connected.session.call(releases.ledger, profile=profile.name)
-        damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
-        return {"runs": _runs(entries)[-last:], "damaged": damaged}
-
-    found = fan_out(profile, look, alone=True)
-    hosts = [{"runs": [], "damaged": [], **host} for host in found]
-    return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}
-
-
-def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every run once: how it ended, and by whom and from where it was begun. One that has no end
-    is still at work, or died."""
-    begun = {entry["run"]: entry for entry in entries if entry.get("kind") == "begin"}
-    ended = {entry["run"]: entry for entry in entries if entry.get("kind") == "end"}
-    runs = []
-    for run in dict.fromkeys([*begun, *ended]):
-        start = begun.get(run, {})
-        changed = recovery.changed(entries, run)
-        end = ended.get(run) or {**start, "outcome": "open", "changed": changed}
-        runs.append({**end, "user": start.get("user"), "from": start.get("from")})
-    return runs
-
-
-def log(
-    profile: Profile, lines: int, follow: bool, job: str | None, release: str | None = None
-) -> Iterator[str]:
-    """The text of the server's log (a job's, or of a release that failed) on the first host."""
-    with connect(profile.hosts[0]) as connected:
-        session = connected.session
-        if release is not None:
-            text = _of_release(session, profile, release)
-            yield "".join(text.splitlines(keepends=True)[-lines:])
-            return
-        unit = front.serving(session, Deployment(profile, profile.hosts[0])).unit_id
-        text, offset = _tail(session, unit, job)
-        if not text:
-            _check_written(session, profile, unit, job)
-        yield "".join(text.splitlines(keepends=True)[-lines:])
-        while follow:
-            text, offset = _more(session, unit, job, offset)
-            if text:
-                yield text
-
-
-def _check_written(session: Session, profile: Profile, unit: UnitId, job: str | None) -> None:
-    """Raise where there is nothing of which there could be a log."""
-    if job is not None and session.call(jobs.state, id=job)["state"] == "none":
-        known = [one["id"] for one in session.call(jobs.listing)]
-        raise UsageError(f"there is no job {job}", next=f"jobs: {', '.join(known) or 'none'}")
-    if job is None and session.call(units.state, **unit)["state"] == "absent":
-        raise NotReady(
-            profile.hosts[0].name,
-            "logs",
-            "nothing has served",
-            f"no server of profile {profile.name} was ever started here",
-            f"run: deployctl up --profile {profile.name}",
-        )
-
-
-TAIL_BYTES = 256 * 1024
-
-
-def _of_release(session: Session, profile: Profile, named: str) -> str:
-    """The log of a release's server: the one that ran last, or what was kept when it failed."""
-    known: list[str] = []
-    for name, now in session.call(units.listing, profile=profile.name).items():
-        unit: UnitId = {"profile": profile.name, "unit": name}
-        there = session.call(releases.state, **unit, last=1)["releases"]
-        known += there
-        for release in there:
-            if not release.startswith(named):
-                continue
-            if now["release"] == release:
-                return _tail(session, unit, None)[0]
-            kept = session.call(release_status.log, **unit, release=release, limit=TAIL_BYTES)
-            if kept["text"] is not None:
-                return kept["text"]
-    raise UsageError(
-        f"profile {profile.name}: no log of a release {named}",
-        "logs are kept of what ran last and of releases that failed",
-        f"its releases: {', '.join(known) or 'none'}",
-    )
-
-
-def _tail(session: Session, unit: UnitId, job: str | None) -> tuple[str, int]:
-    return _more(session, unit, job, -TAIL_BYTES)
-
-
-def _more(session: Session, unit: UnitId, job: str | None, offset: int) -> tuple[str, int]:
-    """What the log holds from `offset` (from its end where negative)."""
-    if job is not None:
-        found = session.call(jobs.log, id=job, offset=offset, limit=TAIL_BYTES)
-        return found["text"], found["offset"]
-    part = session.call(units.log, **unit, offset=offset, limit=TAIL_BYTES)
-    return part["text"], part["offset"]

@@ -18,6 +18,8 @@ from deployctl.steps.servers.ranks import member
 
 PREVIOUS = "previous"
 UNKNOWN_KEY = "extra_forbidden"
+FLEET = ("replicas", "router", "roll")
+"""What of a profile is about all its hosts together, and none of a release's."""
 
 
 def pin(wanted: Deployment, releases: Releases, named: str) -> Deployment:
@@ -67,7 +69,8 @@ def previous_deployment(
     """
     try:
         # An older one of a slot gives it a name of its own.
-        named = {"name": wanted.profile.name}
+        named: dict[str, Any] = {"name": wanted.profile.name}
+        named |= {name: getattr(wanted.profile, name) for name in FLEET}
         profile = kept_profile(manifest["wanted"]).model_copy(update=named)
         environment = str(manifest["identity"]["environment"])
         part = member(profile, wanted.host.name)
@@ -91,6 +94,7 @@ def previous_deployment(
 def kept_profile(kept: Mapping[str, Any]) -> Profile:
     """A profile that a manifest keeps; keys that this version does not know are left out, since
     another one may have written it. Raises `ValidationError` where it is not a profile."""
+    kept = {key: value for key, value in kept.items() if key not in FLEET}
     try:
         return Profile.model_validate(kept)
     except ValidationError as error:

@@ -149,7 +149,7 @@ class Asking:
             release = self._agreed(answers, release)
         self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)
         self.record.earlier = True
-        self.steps = [step for step in self.steps if step.phase != "stage"]
+        self.steps = [s for s in self.steps if s.phase != "stage" or not s.needs_release]
         answers = ask(connected, questions(self.steps, self.wanted))[0]
         return answers if self.members.alone else together.with_current(answers, current)
 

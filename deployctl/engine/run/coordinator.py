@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,15 +23,18 @@ from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.members import Members
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.placement import Group, groups, placements
-from deployctl.engine.run.plan import HostPlan, ask, make, questions, select, stays
+from deployctl.engine.run.plan import HostPlan, ask, concerned, make, questions, select, stays
 from deployctl.engine.run.pool import Job, Slots
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
+from deployctl.engine.run.replica import Replica
 from deployctl.engine.run.resolve import Resolution, settle
+from deployctl.engine.run.routing import Routing
 from deployctl.engine.run.signals import Signals
 from deployctl.engine.run.together import own_steps
 from deployctl.engine.run.turns import HeldBack, Turns
 from deployctl.engine.run.worker import Worker
 from deployctl.engine.shipping.meeting import Meeting
+from deployctl.engine.strategies.recreate import Recreate
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import DeployError, Interrupted
 from deployctl.steps import registry
@@ -93,7 +97,9 @@ def run(
     token = Token()
     placed = groups(placements(profile))
     slots_free = Slots(max(options.parallel, *(len(group.hosts) for group in placed)))
-    turns = Turns(strategy(profile), placed, slots_free, options.fail_fast)
+    how = Recreate() if _stops(steps) else strategy(profile)
+    turns = Turns(how, placed, slots_free, options.fail_fast, profile.roll)
+    routing = None if _stops(steps) else Routing.of(profile)
     meeting = Meeting(profile, slots_free)
     resolution = Resolution(names)
     ranks = members_of(placed, steps, slots_free)
@@ -113,8 +119,13 @@ def run(
         )
         for wanted, host in zip(deployments(profile, playbook, options), hosts, strict=True)
     ]
-    with Signals(token):
+    if routing is not None:
+        for worker in workers:
+            worker.replica = Replica(routing, profile)
+    with Signals(token), closing(routing) if routing else nullcontext():
         _carry_out(workers, token)
+    for host in hosts:
+        host.wave = turns.number(host.host)
     record.outcome, record.exit_code = outcome(record.hosts)
     record.seconds = time.monotonic() - began
     listen(events.RunEnded(record))
@@ -123,12 +134,16 @@ def run(
 
 def members_of(placed: Sequence[Group], steps: Sequence[Step], slots: Slots) -> dict[str, Members]:
     """The group of each host, as its ranks meet; to stop, none waits for another."""
-    stops = any(STOPPED in step.produces for step in steps)
     found: dict[str, Members] = {}
     for group in placed:
         whole = Members(group.hosts, slots)
-        found |= {host: Members((host,), slots) if stops else whole for host in group.hosts}
+        found |= {host: Members((host,), slots) if _stops(steps) else whole for host in group.hosts}
     return found
+
+
+def _stops(steps: Sequence[Step]) -> bool:
+    """Whether a playbook ends what serves: on all hosts at once, whatever the strategy."""
+    return any(STOPPED in step.produces for step in steps)
 
 
 def _one_at_a_time(listen: events.Listener) -> events.Listener:
@@ -248,7 +263,7 @@ def _plan(
         answers, _ = ask(connected, asked)
         wanted, answers = settle(resolution, connected, steps, wanted, asked, answers, free)
         wanted, answers = meeting.settle(connected, steps, wanted, answers)
-        return make(own_steps(steps, wanted), wanted, answers)
+        return make(concerned(own_steps(steps, wanted), wanted, answers), wanted, answers)
 
     how, serves = strategy(wanted.profile), front.serving(connected.session, wanted)
     if not how.beside:

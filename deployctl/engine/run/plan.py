@@ -96,6 +96,11 @@ def questions(steps: Sequence[Step], wanted: Deployment) -> dict[str, Question[A
     return asked
 
 
+def concerned(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> list[Step]:
+    """The steps that have anything to do with a host."""
+    return [step for step in steps if step.concerns(wanted, answers)]
+
+
 def needs_release(steps: Sequence[Step]) -> bool:
     """Whether any of the steps works on the wanted release."""
     return any(step.needs_release for step in steps)
@@ -134,7 +139,7 @@ def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPla
         except Unanswered as error:
             plan = Plan("unknown", reason=str(error.args[0]))
         cause = next((changing[used] for used in step.uses if used in changing), None)
-        if plan.status == "unchanged" and cause is not None:
+        if plan.status == "unchanged" and cause is not None and not plan.needless:
             plan = _again(plan, step, cause)
         if plan.status == "change":
             changing |= dict.fromkeys(step.produces, step.name)

@@ -53,6 +53,8 @@ def carry_out(
         if planned.step.phase == "switch" and (switches or together) and waits:
             turn()
             waits = False
+            if replaces:
+                _warm_up(work, plan)
         if switches:
             _note(run, work, "switching", step=planned.step.name)
         if switches and replaces:
@@ -87,6 +89,17 @@ def _in_turn(work: Work, planned: PlannedStep) -> StepRecord:
     if step.head_first and not rank and ended.error is None:
         work.peers.meet(f"{step.name} of the head")
     return ended
+
+
+def _warm_up(work: Work, plan: HostPlan) -> None:
+    """Let the steps that will start a server begin with it beside what serves."""
+    for planned in plan.steps:
+        status = planned.plan.status
+        if SERVER not in planned.step.produces or status not in ("change", "unknown"):
+            continue
+        if status == "unknown" and work.ask_again(planned).status != "change":
+            continue
+        planned.step.warm_up(work.context(planned.step.name))
 
 
 def _run(work: Work, planned: PlannedStep) -> StepRecord:

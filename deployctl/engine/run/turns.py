@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from deployctl import cancel
+from deployctl.config.router import RollSettings
 from deployctl.engine.run.placement import Group
 from deployctl.engine.run.pool import Slots
 from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
@@ -25,15 +26,19 @@ class Turns:
         groups: Sequence[Group],
         slots: Slots,
         fail_fast: bool = False,
+        roll: RollSettings | None = None,
     ) -> None:
         self.slots = slots
         self._strategy = strategy
         self._fail_fast = fail_fast
         self._joined = any(len(group.placements) > 1 for group in groups)
+        self._wait = roll.wait if roll else 0.0
+        self.on_failure = roll.on_failure if roll else "stop"
         self._group = {p.host.name: group.name for group in groups for p in group.placements}
         self._plans: dict[str, GroupPlan] = {}
         self._locked: set[str] = set()
         self._waiting: set[str] = set()
+        self._passed: set[str] = set()
         self._ended: set[str] = set()
         self._failed: list[str] = []
         self._changed = threading.Condition()
@@ -82,12 +87,44 @@ class Turns:
     def switch(self, host: str) -> None:
         """Wait until this host, which has staged, may switch; raises `HeldBack` where not."""
         if not self._strategy.together:
-            return self.begin()
+            self.begin()
+            return
         with self.slots.given(), self._changed:
             self._waiting.add(host)
             self._changed.notify_all()
             cancel.wait_for(self._changed, lambda: self._comes(host))
-            return self._check_failed()
+            self._check_failed()
+            later = self._wave(host) > 0
+        if later and self._wait:
+            cancel.sleep(self._wait)
+            with self._changed:
+                self._check_failed()
+
+    def passed(self, host: str) -> str | None:
+        """This host's part is done and has passed: wait for those of all others, with the lock
+        that it holds. The host that failed first; None where none did."""
+        if not self._strategy.together:
+            return None
+        with self.slots.given(), self._changed:
+            self._passed.add(host)
+            self._changed.notify_all()
+            over = lambda: {*self._group} <= self._ended | self._passed  # noqa: E731
+            cancel.wait_for(self._changed, over)
+            return next(iter(self._failed), None)
+
+    def back(self, host: str) -> None:
+        """Wait until this host, which has passed, may go back to what it served before: after
+        those that switched later."""
+        with self.slots.given(), self._changed:
+            waves = self._waves or ()
+            later = {group for wave in waves[self._wave(host) + 1 :] for group in wave}
+            hosts = {one for one, group in self._group.items() if group in later}
+            cancel.wait_for(self._changed, lambda: hosts <= self._ended)
+
+    def number(self, host: str) -> int | None:
+        """The wave of a host, from 1 on; None where it is in none, or waves were never needed."""
+        own = self._group[host]
+        return next((i + 1 for i, wave in enumerate(self._waves or ()) if own in wave), None)
 
     def ended(self, host: str, failed: bool) -> None:
         """This host is done, and takes no part any more."""
@@ -105,14 +142,19 @@ class Turns:
         """Whether its wave has come, or never will."""
         if self._failed:
             return True
-        if not all(one in self._waiting | self._ended for one in self._group):
+        if not all(one in self._waiting | self._ended | self._passed for one in self._group):
             return False
         if self._waves is None:
             self._waves = self._strategy.waves([*self._plans.values()])
-        own = self._group[host]
-        before = self._waves[: next(i for i, wave in enumerate(self._waves) if own in wave)]
+        before = self._waves[: self._wave(host)]
         done = {group for group in self._plans if self._is_done(group)}
         return all(group in done for wave in before for group in wave)
 
+    def _wave(self, host: str) -> int:
+        """The number of its wave, from 0 on."""
+        own = self._group[host]
+        return next(i for i, wave in enumerate(self._waves or ()) if own in wave)
+
     def _is_done(self, group: str) -> bool:
-        return all(host in self._ended for host, own in self._group.items() if own == group)
+        over = self._ended | self._passed
+        return all(host in over for host, own in self._group.items() if own == group)

@@ -34,10 +34,12 @@ from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.members import BACK, TRY
 from deployctl.engine.run.plan import (
     HostPlan,
+    concerned,
     make,
     unanswered,
 )
 from deployctl.engine.run.record import outcome
+from deployctl.engine.run.replica import Replica
 from deployctl.engine.run.turns import HeldBack
 from deployctl.errors import (
     ConnectionLost,
@@ -70,6 +72,8 @@ class Worker(Asking):
     hooks: Hooks
     begun: bool = False
     """Whether the ledger has this run."""
+    replica: Replica | None = None
+    """What serves here, as one of several before a router."""
 
     def run(self) -> None:
         """From the connection to the last hooks; failures are in the record."""
@@ -129,6 +133,7 @@ class Worker(Asking):
 
     def _carry_out(self, connected: Connected, answers: Answers) -> None:
         target.check_serving(self.steps, self.wanted, self.run_record.profile, answers)
+        self.steps = concerned(self.steps, self.wanted, answers)
         plan = self._plan(answers)
         self.record.release = plan.release
         self.record.previous = plan.current if self.pair is None else self.pair.current
@@ -155,10 +160,13 @@ class Worker(Asking):
             if plan.idle and _points_right(work, plan) and not self.astray:
                 for planned in plan.steps:
                     run_step(work, planned)
+                self._settle(work, plan)
             else:
                 self._work(work, plan, dead)
             if self.pair is not None and plan.has(SERVER):
                 self.pair.settle(work)
+            if self.record.error is None and not self.record.held_back:
+                self._stay()
         names = [step.name for step in self.steps]
         self.record.note_skipped(names, self.wanted.skip, switch.RESTORED)
 
@@ -200,6 +208,8 @@ class Worker(Asking):
         closing = "failed"
         try:
             self._attempt(work, plan, dead)
+            self._settle(work, plan)
+            self._go_back(work, plan)
         except BaseException as error:
             stopped = isinstance(error, Cancelled | Interrupted)
             closing = "interrupted" if stopped else "failed"
@@ -276,7 +286,7 @@ class Worker(Asking):
         try:
             if work.beside and self.pair is not None and plan.has(SERVER):
                 self.pair.front.check_port()
-            return switch.carry_out(self.run_record, work, plan, self._turn)
+            return switch.carry_out(self.run_record, work, plan, lambda: self._turn(work))
         except DeployError as error:
             # Of no step: the ledger that cannot be written, say. It leads back like any failure.
             return error
@@ -287,14 +297,51 @@ class Worker(Asking):
                 next=interruption.goes_on(work),
             )
 
-    def _turn(self) -> None:
-        """Everything is staged: wait for the wave in which this group switches, and for the other
-        ranks of it."""
+    def _turn(self, work: Work) -> None:
+        """Everything is staged: wait for the wave in which this group switches and for its other
+        ranks, and send it no further requests."""
         self.turns.switch(self.record.host)
         try:
             self.members.at(self.record.host).meet("staged")
         except PeerFailed as error:
             raise HeldBack(str(error)) from error
+        if self.replica is not None:
+            self.replica.leave(work)
+
+    def _settle(self, work: Work, plan: HostPlan) -> None:
+        """Have the router send requests here where what is current serves, and else not."""
+        if self.replica is not None and any(p.step.phase == "switch" for p in plan.steps):
+            self.replica.settle(work)
+
+    def _go_back(self, work: Work, plan: HostPlan) -> None:
+        """Wait for the rest of the roll; back to the previous release, where another group fails
+        with the new one and the profile wants that."""
+        before, switched = plan.current, self.record.changed and plan.switches
+        if self.record.error is not None or self.record.held_back or not switched:
+            return
+        failed = self._stay()
+        if failed is None or self.turns.on_failure != "back":
+            return
+        if before in (None, work.release.release) or not switch.manifest_of(work, str(before)):
+            return
+        self.turns.back(self.record.host)
+        if self.replica is not None:
+            self.replica.leave(work)
+        peers = self.members.at(self.record.host, BACK)
+        switch.restore(self.run_record, work, plan, f"{failed} failed", peers)
+        if self.record.restored:
+            pointed = replace(work.release, release=str(before))
+            known(work.connected.session.ask((switch.point(pointed),))[0])
+        what = f"release {work.release.release} was taken back, since {failed} failed with it"
+        self.record.error = HostError(self.record.host, what, "", "see why that host failed")
+        self._settle(work, plan)
+
+    def _stay(self) -> str | None:
+        """Hold the lock until the other groups are done; the host that failed, if any."""
+        try:
+            return self.turns.passed(self.record.host)
+        except Cancelled:
+            return None  # its own part is done, and stays so
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Call[Any]]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):

@@ -6,8 +6,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
+from deployctl.config.profile import Profile
 from deployctl.steps.identity import MAIN
 
 Wave = tuple[str, ...]
@@ -47,6 +48,11 @@ class Strategy(ABC):
     staged, and a failure keeps the later waves from beginning."""
     beside: ClassVar[bool] = False
     """Whether a release is started beside the one that serves, and clients are led to it then."""
+
+    @classmethod
+    def of(cls, profile: Profile) -> Self:
+        """The strategy as a profile wants it."""
+        return cls()
 
     @abstractmethod
     def waves(self, plans: Sequence[GroupPlan]) -> tuple[Wave, ...]:

@@ -6,10 +6,11 @@ from deployctl.config.profile import Profile
 from deployctl.engine.strategies.blue_green import BlueGreen
 from deployctl.engine.strategies.interface import Strategy
 from deployctl.engine.strategies.recreate import Recreate
+from deployctl.engine.strategies.rolling import Rolling
 
-STRATEGIES: dict[str, Strategy] = {one.name: one for one in (Recreate(), BlueGreen())}
+STRATEGIES: dict[str, type[Strategy]] = {one.name: one for one in (Recreate, Rolling, BlueGreen)}
 
 
 def strategy(profile: Profile) -> Strategy:
     """The strategy of a profile."""
-    return STRATEGIES[profile.switch.strategy]
+    return STRATEGIES[profile.switch.strategy].of(profile)

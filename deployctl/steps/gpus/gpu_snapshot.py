@@ -83,6 +83,7 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
         raise Unanswered(f"the node sees no process of {wanted.host.name}: it does not run there")
     gpus = tuple(profile_gpus.profile_gpus(wanted, answers))
     unit = answers[UNIT]
+    waits = unit.get("waits")
     environments = _environments(wanted, answers)
     mine = Mine(
         name=wanted.owner,
@@ -93,6 +94,7 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
         container=wanted.host.node is not None,
         gpus=frozenset(gpu["uuid"] for gpu in gpus),
         system=tuple(wanted.profile.clean.system),
+        waits=(waits["pid"], waits["start"]) if waits else None,
     )
     verdicts = tuple(judge(join(look, answers[GPUS], inside), mine))
     selection = select(verdicts, mine, clean_options.scope(wanted))

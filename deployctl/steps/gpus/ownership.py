@@ -60,6 +60,8 @@ class Mine:
     container: bool = False
     gpus: frozenset[str] = frozenset()
     system: tuple[str, ...] = ()
+    waits: tuple[int, int] | None = None
+    """The process that waits to serve the next release, as `unit` has it."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,10 @@ def _by_itself(process: Process, mine: Mine) -> Verdict:
     service = system_name(process, mine.system)
     if service:
         return Verdict(process, "system", f"{service} is a system service")
-    if (pid_in(process, mine.namespace), process.start) in mine.unit:
+    numbered = (pid_in(process, mine.namespace), process.start)
+    if numbered == mine.waits:
+        return Verdict(process, "system", "it waits to serve this profile's next release")
+    if numbered in mine.unit:
         return Verdict(process, "ours", "it belongs to this profile's unit", "record")
     used = process.profiles()
     if used and mine.name not in used:

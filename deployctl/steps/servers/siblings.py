@@ -40,7 +40,7 @@ def runs(unit: UnitState) -> bool:
 
 def left(wanted: Deployment, answers: Answers) -> dict[str, UnitState]:
     """The units that run from when a profile was blue-green; nothing else would stop them."""
-    alone = wanted.unit == MAIN and wanted.profile.switch.strategy == "recreate"
+    alone = wanted.unit == MAIN and wanted.profile.switch.strategy != "blue-green"
     known = answers.get(UNITS) or {} if alone else {}
     return {unit: known[unit] for unit in (*SLOTS, FRONT) if runs(known.get(unit) or ABSENT)}
 

@@ -43,17 +43,18 @@ def listening(argv: Sequence[str]) -> str | None:
     return f"http://{reachable(given['--host'])}:{given['--port']}"
 
 
-def stop_unit(session: Session, wanted: Deployment) -> UnitStopped:
-    """Stop the wanted unit's server; what `units.stop` answers."""
-    return stop_named(session, wanted.unit_id, wanted.profile.serve.stop_grace)
+def stop_unit(session: Session, wanted: Deployment, spare: bool = False) -> UnitStopped:
+    """Stop the wanted unit's server; what `units.stop` answers. `spare` leaves what waits to serve
+    next."""
+    return stop_named(session, wanted.unit_id, wanted.profile.serve.stop_grace, spare)
 
 
-def stop_named(session: Session, unit: UnitId, grace: float) -> UnitStopped:
+def stop_named(session: Session, unit: UnitId, grace: float, spare: bool = False) -> UnitStopped:
     """Stop a unit and count the requests that this cuts off; what `units.stop` answers."""
     now = session.call(units.state, **unit)
     url = listens_at(now) if counts_requests(now.get("argv") or ()) else None
     load = f"{url}/load" if url else ""
-    return session.call(units.stop, **unit, grace=grace, load=load)
+    return session.call(units.stop, **unit, grace=grace, load=load, spare=spare)
 
 
 def cut_off(evidences: Iterable[Mapping[str, Any]]) -> int | None:

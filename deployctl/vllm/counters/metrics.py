@@ -16,7 +16,8 @@ from deployctl.vllm.counters.counter_names import Sums
 from deployctl.vllm.counters.counts import Counts
 from deployctl.vllm.counters.unreadable import Unreadable, whole
 
-IN_FLIGHT = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
+RUNNING, WAITING = "vllm:num_requests_running{", "vllm:num_requests_waiting{"
+IN_FLIGHT = (RUNNING, WAITING)
 GENERATED = ("vllm:generation_tokens_total{", "vllm:generation_tokens_total ")
 STARTED = "process_start_time_seconds"
 LONGEST_LINE = 1 << 16
@@ -77,6 +78,16 @@ def in_flight(text: str) -> int | None:
     Only their lines are read: a text that was cut off at its end is good enough.
     """
     return _sum(text, IN_FLIGHT, "vllm:num_requests")
+
+
+def running(text: str) -> int | None:
+    """Requests that run in a server, read like `in_flight`."""
+    return _sum(text, (RUNNING,), RUNNING)
+
+
+def waiting(text: str) -> int | None:
+    """Requests that wait in a server, read like `in_flight`."""
+    return _sum(text, (WAITING,), WAITING)
 
 
 def generated(text: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployctl.engine.inspect.status import ledger
+from deployctl.engine.inspect.history import ledger
 from deployctl.report.serving import history_lines
 from deployctl.steps.preflight import PreflightStep
 from tests.hosts.served.host import ServedHost

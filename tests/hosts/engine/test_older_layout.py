@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from deployctl.engine.inspect import status
+from deployctl.engine.inspect import history, status
 from deployctl.engine.ledger.garbage import collect
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
@@ -74,7 +74,7 @@ def test_slots_and_their_front_are_taken_over_without_a_gap(slots: ServedHost) -
     assert slots.ask("releases.profiles") == ["stand"]
     green, front = slots.unit("stand.green")["pid"], slots.unit("stand.front")["pid"]
     assert green and front
-    (before,) = status.ledger(slots.profile(), 50)["hosts"]
+    (before,) = history.ledger(slots.profile(), 50)["hosts"]
     with PollingClient(slots.port) as client:
         assert slots.up(OTHER).outcome == "unchanged"
         first = slots.ask("releases.state", profile="stand", unit="blue")["current"]
@@ -83,7 +83,7 @@ def test_slots_and_their_front_are_taken_over_without_a_gap(slots: ServedHost) -
     assert (client.gaps, slots.unit("stand.blue")["release"]) == ([], first)
     assert slots.unit("stand.front")["pid"] == front
     assert slots.unit("stand.green")["state"] == "stopped"
-    (after,) = status.ledger(slots.profile(), 50)["hosts"]
+    (after,) = history.ledger(slots.profile(), 50)["hosts"]
     assert after["runs"][:-1] == before["runs"] and len(before["runs"]) == 3
     assert after["runs"][-1]["unit"] == "blue"
     assert slots.up(OTHER, playbook="down").exit_code == 0

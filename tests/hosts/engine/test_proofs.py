@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from deployctl.engine.inspect import status
+from deployctl.engine.inspect import history, status
 from deployctl.report import document, summary
 from deployctl.report.serving import history_lines, status_lines
 from tests.hosts.served.host import ServedHost
@@ -120,7 +120,7 @@ def test_only_a_run_that_measured_has_figures_and_times(served: ServedHost) -> N
     assert host["acceptance"]["verdict"] == host["verdicts"]["acceptance"]["verdict"] == "fail"
     smoke = host["verdicts"]["smoke"]["time"]
     assert first["smoke"]["time"] < smoke < host["verdicts"]["acceptance"]["time"]
-    lines = list(history_lines(status.ledger(served.profile(), 20)))
+    lines = list(history_lines(history.ledger(served.profile(), 20)))
     assert len([line for line in lines if "mean acceptance length" in line]) == 3
     evidence = served.ledger()[-1]
     assert list(evidence["verdicts"]) == ["acceptance"], "smoke was left as it was"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployctl.engine.inspect.compare import compare
-from deployctl.engine.inspect.status import log
+from deployctl.engine.inspect.logs import Wanted, log
 from deployctl.engine.ledger.garbage import collect
 from deployctl.errors import LockHeld, UsageError
 from deployctl.report.releases import diff_lines
@@ -118,11 +118,11 @@ def test_the_log_of_a_failed_release_is_kept(served: ServedHost) -> None:
     serving = str(served.unit()["release"])
 
     def text(release: str) -> str:
-        return "".join(log(served.profile(), 1000, False, None, release))
+        return "".join(log(served.profile(), Wanted(1000, release=release)))
 
     kept = served.root / "profiles/stand/units/server/releases" / failed / "server.log"
     assert text(failed[:8]) == kept.read_text("utf-8") != ""
-    assert text(serving) == "".join(log(served.profile(), 1000, False, None))
+    assert text(serving) == "".join(log(served.profile(), Wanted(1000)))
     with pytest.raises(UsageError) as caught:
         text("nothing")
     assert failed in str(caught.value.next)

@@ -32,7 +32,7 @@ class Cable:
         port, card = f"port{number}", f"card{number}"
         self._ip(
             *("link", "add", port, "type", "veth"),
-            *("peer", "name", card, "netns", str(machine.network)),
+            *("peer", "name", card, "netns", str(machine.pid)),
         )
         self._ip("link", "set", port, "master", "switch", "up")
         address = f"{NETWORK}.{number}"

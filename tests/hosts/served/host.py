@@ -43,6 +43,7 @@ hosts: [{{name: here, local: true, root: {root}}}]
 serve: {{port: {port}, supervisor: agent, stop_grace: 2s}}
 fixes: {{require: []}}
 acceptance: {{max_prompts: 5}}
+switch: {{warm: false}}
 """
 FIXES = [{"fix": name, "verdict": "present"} for name in by_name()]
 STALE = "drafter.config={dflash_config.mask_token_id: 0, dflash_config.target_layer_ids: [1, 3, 5]}"
@@ -57,8 +58,11 @@ def main():
         import argparse
         argparse.ArgumentParser("vllm serve").error("unrecognized arguments: --no-such-option")
     EngineArgs().create_engine_config()
+    # No rehearsal, which would have ended here: a process that waited is to serve.
+    import runpy
+    runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""A stand-in for the part of vLLM's command line that a rehearsal goes through."""
+"""A stand-in for vLLM's command line, as a rehearsal and a server that waited go through it."""
 CONFIGURED = """\
 import os, types
 class EngineArgs:

@@ -38,26 +38,28 @@ class Machine:
         self._network = in_namespaces(["sleep", "infinity"], ["--net"], directory / "network.log")
         ours, theirs = (Path(f"/proc/{pid}/ns/net") for pid in ("self", self._network.pid))
         wait_for("a network of its own", lambda: theirs.readlink() != ours.readlink())
-        enter = ["nsenter", f"--net={theirs}"]
-        subprocess.run([*enter, "ip", "link", "set", "lo", "up"], check=True)
+        self.inside("ip", "link", "set", "lo", "up")
         self.sshd = Sshd(
             directory, {"ForceCommand": ENTER.format(pid=self._network.pid), **(options or {})}
         )
         self.sshd.start()
 
+    @property
+    def pid(self) -> int:
+        """A process that has its network."""
+        return self._network.pid
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """A command line that runs another one in its network."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *argv]
+
+    def inside(self, *argv: str) -> None:
+        """Run a program in its network."""
+        subprocess.run(self.enter(argv), check=True)
+
     def host_settings(self, **changes: Any) -> dict[str, Any]:
         """A whole host file; `changes` go into its `ssh:`."""
         return {**self.sshd.host_settings(self.name, **changes), "root": str(self.root)}
-
-    @property
-    def network(self) -> int:
-        """The process whose network is the machine's."""
-        return self._network.pid
-
-    def inside(self, *argv: str) -> None:
-        """Run a program in the machine's network."""
-        enter = ["nsenter", f"--net=/proc/{self.network}/ns/net"]
-        subprocess.run([*enter, *argv], check=True, stdin=subprocess.DEVNULL)
 
     def ask(self, *calls: Call[Any]) -> Sequence[Any]:
         """Questions to the host's agent."""

@@ -95,7 +95,7 @@ def accepted_each(speculation: dict[str, Any] | None, draft_tokens: int) -> int:
 
 def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """The document of a completion or a chat completion, after `stand_in_seconds`, or once there is
-    the file `stand_in_until`."""
+    the file `stand_in_until`. A stream waits `stand_in_pause` seconds after each event."""
     with COUNTERS:
         server.running += 1
     time.sleep(float(body.get("stand_in_seconds") or 0))
@@ -165,10 +165,26 @@ class Handler(BaseHTTPRequestHandler):
             self._say(200, json.dumps({"count": PROMPT_TOKENS}))
         elif body.get("stream"):
             events = [json.dumps(one) for one in streamed(answer(self.serving, self.path, body))]
-            text = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
-            self._say(200, text, "text/event-stream")
+            self._stream([*events, "[DONE]"], float(body.get("stand_in_pause") or 0))
         else:
             self._say(200, json.dumps(answer(self.serving, self.path, body)))
+
+    def _stream(self, events: list[str], pause: float) -> None:
+        """Event by event, `pause` seconds between them; a request in flight until its end."""
+        with COUNTERS:
+            self.serving.running += 1
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in events:
+            data = f"data: {event}\n\n".encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+            self.wfile.flush()
+            time.sleep(pause)
+        self.wfile.write(b"0\r\n\r\n")
+        with COUNTERS:
+            self.serving.running -= 1
 
     def _say(self, status: int, text: str, kind: str = "application/json") -> None:
         data = text.encode()

@@ -17,7 +17,7 @@ import pytest
 from deployctl.config.loader import load_playbook
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.engine.inspect import status
+from deployctl.engine.inspect import history, status
 from deployctl.engine.run import connect, coordinator, plan
 from deployctl.engine.run.options import Options
 from deployctl.errors import HostError
@@ -154,7 +154,7 @@ def command(
             looks: dict[str, Callable[[], list[dict[str, Any]]]] = {
                 "plan": lambda: coordinator.survey(PROFILE, playbook, Options()),
                 "status": lambda: status.survey(PROFILE)["hosts"],
-                "history": lambda: status.ledger(PROFILE, 9)["hosts"],
+                "history": lambda: history.ledger(PROFILE, 9)["hosts"],
             }
             (host,) = looks[request.param]()
             return int(host["error"]["exit_code"]) if host.get("error") else 0

@@ -134,3 +134,16 @@ def test_what_is_asked_again_takes_the_place_of_the_older_answer_alone() -> None
     again = first.renewed(Answers({"build": True}))
     assert again[Key[bool]("build")] is True
     assert again[UNIT]["state"] == "running"
+
+
+class Needless(Toy):
+    """A step of which nothing is asked."""
+
+    def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        return Plan("unchanged", needless=True)
+
+
+def test_what_nothing_is_asked_of_does_not_run_again() -> None:
+    steps = [Toy("first"), Needless("second", uses=("first",))]
+    made = plan.make(steps, wanted(), Answers({"first": False, "second": True}))
+    assert [planned.plan.status for planned in made.steps] == ["change", "unchanged"]

@@ -63,7 +63,7 @@ def test_a_placement_is_one_unit_on_one_host() -> None:
 def test_groups_by_themselves_switch_all_at_once(
     plans: list[GroupPlan], waves: tuple[Wave, ...]
 ) -> None:
-    assert {strategy.waves(plans) for strategy in STRATEGIES.values()} == {waves}
+    assert {strategy().waves(plans) for strategy in STRATEGIES.values()} == {waves}
 
 
 @pytest.mark.parametrize(

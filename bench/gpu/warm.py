@@ -1,0 +1,255 @@
+"""Warm starts on a GPU: how long nobody is answered, and whether they do what plain ones do.
+
+    python warm.py --profile tiny-patched.yaml
+
+Runs on the GPU host itself (`hosts: [local]`), where the profile is deployed, or is deployed first.
+
+- gaps: `up` with another release, plain and warm in turn, while a client asks for a completion
+  every 0.1 s: its longest wait between two answers, and what the report says.
+- starts: as many servers one after the other, each by a process that imported all and waited, while
+  the next ones are warmed. Each answers the same prompts as the plain server did, in the same
+  words, and with as many accepted tokens; one that takes longer than LIMIT seconds hangs.
+
+The last line is JSON; the status is 0 where every run and every start was as expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from deployctl.vllm.serving import warm_launcher
+
+LIMIT = 120.0
+AHEAD = 2
+"""Processes that are warmed beside the one that starts."""
+PROMPTS = (
+    "Write a Python quicksort function.",
+    "Write a function that counts words.",
+    "Explain binary search.",
+)
+ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
+
+
+class Client(threading.Thread):
+    """Asks for one token every 0.1 s; `longest` is the longest time between two completions."""
+
+    def __init__(self, port: int, model: str) -> None:
+        super().__init__(daemon=True)
+        self.url = f"http://127.0.0.1:{port}/v1/completions"
+        self.body = {"model": model, "prompt": "1", "max_tokens": 1}
+        self.over = threading.Event()
+        self.longest = 0.0
+
+    def run(self) -> None:
+        last = time.monotonic()
+        while not self.over.wait(0.1):
+            if get(self.url, self.body, timeout=30):
+                now = time.monotonic()
+                self.longest, last = max(self.longest, now - last), now
+
+
+def up(profile: str, *sets: str) -> tuple[int, dict[str, Any], float]:
+    """`deployctl up` with few prompts in its gates: exit code, report and seconds."""
+    words = [word for one in ("acceptance.max_prompts=3", *sets) for word in ("--set", one)]
+    argv = [sys.executable, "-m", "deployctl", "up", "-p", profile, "--json", "--quiet", *words]
+    began = time.monotonic()
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True)
+    return done.returncode, json.loads(done.stdout), round(time.monotonic() - began, 1)
+
+
+def evidence(report: dict[str, Any], step: str) -> dict[str, Any]:
+    """What a step measured on the first host."""
+    steps = report["hosts"][0]["steps"]
+    found: dict[str, Any] = next(one for one in steps if one["step"] == step)["evidence"]
+    return found
+
+
+def gaps(given: argparse.Namespace) -> dict[str, Any]:
+    """Another release each time, plain and warm in turn."""
+    found: dict[str, list[dict[str, Any]]] = {"plain": [], "warm": []}
+    length = given.max_model_len
+    for _ in range(given.rounds):
+        for kind in found:
+            length -= 16
+            warm = "auto" if kind == "warm" else "false"
+            client = Client(given.port, given.model)
+            client.start()
+            code, report, seconds = up(
+                given.profile, f"serve.max_model_len={length}", f"switch.warm={warm}"
+            )
+            time.sleep(1)
+            client.over.set()
+            client.join()
+            launch = evidence(report, "launch") if code == 0 else {}
+            found[kind].append(
+                {
+                    "exit": code,
+                    "error": report["hosts"][0]["error"],
+                    "gap": round(client.longest, 2),
+                    "without_service": report["hosts"][0]["without_service"],
+                    "seconds": seconds,
+                    "warm": launch.get("warm"),
+                    "plain": launch.get("plain"),
+                    "steps": {s["step"]: s["seconds"] for s in report["hosts"][0]["steps"]},
+                }
+            )
+            print(json.dumps({kind: found[kind][-1]}), flush=True)
+    good = all(one["exit"] == 0 for runs in found.values() for one in runs)
+    return {**found, "good": good and all(one["warm"] for one in found["warm"])}
+
+
+@dataclass
+class Waiting:
+    """A process that has imported all, and waits for the word."""
+
+    process: subprocess.Popen[str]
+    reports: IO[str]
+    told: dict[str, Any]
+    seconds: float
+
+
+def begin(argv: list[str], env: dict[str, str], log: Path) -> Waiting:
+    """Start one, and wait until it waits."""
+    began = time.monotonic()
+    read, write = os.pipe()
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [str(Path(argv[0]).with_name("python")), warm_launcher.__file__, "wait", str(write)],
+            env={**os.environ, **env},
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            pass_fds=[write],
+            start_new_session=True,
+            text=True,
+        )
+    os.close(write)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(argv) + "\n")
+    process.stdin.flush()
+    reports = os.fdopen(read)
+    told = json.loads(reports.readline() or '{"missing": "it ended"}')
+    return Waiting(process, reports, told, round(time.monotonic() - began, 2))
+
+
+def get(url: str, body: dict[str, Any] | None = None, timeout: float = 60) -> str:
+    """What a URL answers; empty where it does not."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            text: str = answer.read().decode()
+            return text or "ok"
+    except OSError:
+        return ""
+
+
+def answers(url: str, model: str) -> dict[str, Any]:
+    """What a server says to the prompts, and the tokens that it accepted for it."""
+    before = accepted(url)
+    texts = []
+    for prompt in PROMPTS:
+        body = {"model": model, "prompt": prompt, "max_tokens": 100, "temperature": 0}
+        answer = json.loads(get(f"{url}/v1/completions", body) or '{"choices": [{"text": null}]}')
+        texts.append(answer["choices"][0]["text"])
+    return {"texts": texts, "accepted": accepted(url) - before}
+
+
+def accepted(url: str) -> float:
+    """Draft tokens that a server has accepted so far."""
+    lines = [line for line in get(f"{url}/metrics").splitlines() if line.startswith(ACCEPTED)]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def serve(waiting: Waiting, url: str, model: str) -> dict[str, Any]:
+    """Say the word; how long the first answer takes, and the answers."""
+    process = waiting.process
+    assert process.stdin is not None
+    began = time.monotonic()
+    process.stdin.write("serve\n")
+    process.stdin.flush()
+    told = {**waiting.told, **json.loads(waiting.reports.readline() or "{}")}
+    found: dict[str, Any] = {
+        "warmed_in": waiting.seconds,
+        **{name: told.get(name) for name in ("method", "reason", "cuda", "devices", "threads")},
+        "missing": told.get("missing"),
+    }
+    while time.monotonic() - began < LIMIT and process.poll() is None:
+        if get(f"{url}/health", timeout=2):
+            found["health"] = round(time.monotonic() - began, 2)
+            found |= answers(url, model)
+            found["answered"] = round(time.monotonic() - began, 2)
+            break
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        found["killed"] = True
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return found
+
+
+def starts(given: argparse.Namespace) -> dict[str, Any]:
+    """Warm starts in a row, compared with what the plain server answers."""
+    code, report, _ = up(given.profile, "switch.warm=false")
+    launch = evidence(report, "launch")
+    url = f"http://127.0.0.1:{given.port}"
+    plain = answers(url, given.model)
+    home = Path(launch["log"]).parents[1] / "releases" / report["hosts"][0]["release"]
+    env = json.loads((home / "launch.json").read_text())["env"]
+    subprocess.run([sys.executable, "-m", "deployctl", "down", "-p", given.profile], check=True)
+    logs = Path(given.logs)
+    logs.mkdir(parents=True, exist_ok=True)
+    found = []
+    with ThreadPoolExecutor(AHEAD) as pool:
+        coming: list[Future[Waiting]] = []
+        for number in range(given.starts):
+            while len(coming) < AHEAD and number + len(coming) < given.starts:
+                log = logs / f"warm-{number + len(coming)}.log"
+                coming.append(pool.submit(begin, launch["argv"], env, log))
+            one = serve(coming.pop(0).result(), url, given.model)
+            one["same"] = {name: one.pop(name, None) for name in plain} == plain
+            found.append(one)
+            print(json.dumps(one), flush=True)
+    good = code == 0 and all(one["same"] and "health" in one for one in found)
+    slowest = max((one.get("answered", LIMIT) for one in found), default=None)
+    return {"plain": plain, "starts": len(found), "slowest": slowest, "all": found, "good": good}
+
+
+def main() -> int:
+    """Deploy, then each of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", required=True)
+    parser.add_argument("--port", type=int, default=30000)
+    parser.add_argument("--model", default="tiny")
+    parser.add_argument("--max-model-len", type=int, default=2048)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--starts", type=int, default=20)
+    parser.add_argument("--logs", default="/tmp/warm-logs")
+    parser.add_argument("--parts", default="gaps,starts")
+    given = parser.parse_args()
+    code = up(given.profile)[0]
+    if code != 0:
+        return code
+    parts = {one.__name__: one for one in (gaps, starts)}
+    found = {name: parts[name](given) for name in given.parts.split(",")}
+    print(json.dumps(found))
+    return 0 if all(one["good"] for one in found.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

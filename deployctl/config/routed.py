@@ -1,0 +1,82 @@
+"""What of replicas and a router cannot be so together, and where a router reaches each replica."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from deployctl.config.host import HostSettings
+from deployctl.config.router import ReplicasSettings, RouterSettings
+from deployctl.config.serve import ServeSettings
+
+
+def misfits(
+    router: RouterSettings | None,
+    replicas: ReplicasSettings,
+    strategy: str,
+    serve: ServeSettings,
+    hosts: Sequence[HostSettings],
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The keys that are to blame, and what to write instead."""
+    if replicas.per_host > 1:
+        yield (
+            ("replicas", "per_host"),
+            "several replicas on one host are not supported yet: make a container for each, or"
+            " share its GPUs in one server with serve.tensor_parallel_size",
+        )
+    if router is None:
+        return
+    if strategy != "rolling":
+        yield ("switch", "strategy"), f"a router needs rolling, not {strategy}"
+    if router.engine == "external":
+        return
+    names = [host.name for host in hosts]
+    if router.host is not None and router.host not in names:
+        yield ("router", "host"), f"no host of the profile, which has {', '.join(names)}"
+        return
+    if router.port == serve.port:
+        yield ("router", "port"), "serve.port is the replica's; the router needs another port"
+    if router.metrics_port in (router.port, serve.port):
+        yield ("router", "metrics_port"), "it needs a port of its own"
+    yield from _unreachable(router_host(router, hosts), serve, hosts)
+
+
+def _unreachable(
+    at: HostSettings, serve: ServeSettings, hosts: Sequence[HostSettings]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    elsewhere = [host for host in hosts if host.name != at.name]
+    if elsewhere and is_loopback(serve.host):
+        yield (
+            ("serve", "host"),
+            f"the router on {at.name} cannot reach {serve.host} of {elsewhere[0].name}: listen on"
+            " an address of a private network, or 0.0.0.0",
+        )
+    known: dict[str, str] = {}
+    for host in hosts:
+        address = address_of(host, at, serve)
+        if address is None:
+            yield ("hosts",), f"{host.name} needs address: where the router on {at.name} reaches it"
+        elif known.setdefault(address, host.name) != host.name:
+            yield ("hosts",), f"{host.name} and {known[address]} have the same address"
+
+
+def router_host(router: RouterSettings | None, hosts: Sequence[HostSettings]) -> HostSettings:
+    """The host that runs the router."""
+    name = router.host if router else None
+    return next((host for host in hosts if host.name == name), hosts[0])
+
+
+def address_of(host: HostSettings, at: HostSettings, serve: ServeSettings) -> str | None:
+    """Where the router on the host `at` reaches the replica on a host; None where nothing says
+    that."""
+    if host.name == at.name:
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(serve.host, serve.host)
+    return host.address or (host.ssh.address if host.ssh else None)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only the host itself reaches what listens there."""
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,277 @@
+"""A server that somebody started by hand on a host, and what a profile says of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from deployctl.agent.wire.adoption import ByHand
+from deployctl.config.secrets import exposed
+from deployctl.engine.init import installed, shell
+from deployctl.engine.init.given import Given
+from deployctl.engine.init.profile_text import PORT
+from deployctl.errors import HostError, UsageError
+from deployctl.hosts.operations import adoption, files
+from deployctl.hosts.session import Session
+from deployctl.vllm.serving import titles
+from deployctl.vllm.serving.arguments import Arguments, NotUnderstood, parse
+
+HIDDEN = "***"
+KEYS = {"api-key": "VLLM_API_KEY", "hf-token": "HF_TOKEN"}
+"""Options with a secret, and the variable in which vLLM takes it as well."""
+OURS = (
+    *("VLLM_", "CUDA_", "NCCL_", "HF_", "HUGGING", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_"),
+    *("OMP_", "MKL_", "KMP_", "GLOO_", "LD_", "TRANSFORMERS_", "TOKENIZERS_", "SAFETENSORS_"),
+    *("AWS_", "S3_", "RUNAI_", "MODELSCOPE_", "LMCACHE_", "UCX_", "RAY_", "STAND_IN_"),
+)
+"""Beginnings of the variables that change what a server does; the others of a login do not."""
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that was found. `argv` is its whole command line without options that hold a
+    secret, `secrets` the variables that stand for those, and for the secrets of its environment.
+    """
+
+    host: str
+    process: ByHand
+    argv: Sequence[str]
+    arguments: Arguments
+    secrets: Sequence[str]
+
+    @property
+    def port(self) -> int:
+        return int(self.arguments.one("port") or PORT)
+
+    def words(self) -> str:
+        """It in a line, for people."""
+        one = self.process
+        since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(one["started"]))
+        model = self.arguments.model
+        return f"pid {one['pid']}, port {self.port}, {model}, user {one['user']}, since {since}"
+
+
+def servers(host: str, session: Session) -> list[Server]:
+    """The servers of a host that are not supervised here, by port; raises `HostError` for one that
+    cannot be read."""
+    found = session.call(adoption.candidates, pattern="|".join(titles.LOOK_FOR))
+    mine = [one for one in found if titles.part(one["comm"], one["argv"]) == "server"]
+    pids = {one["pid"] for one in mine}
+    return sorted(
+        (_server(host, one) for one in mine if one["parent"] not in pids), key=lambda s: s.port
+    )
+
+
+def choose(host: str, found: Sequence[Server], pid: int | None, port: int | None) -> Server:
+    """The one that is meant; raises `UsageError` that lists them where that is not clear."""
+    chosen = [s for s in found if pid in (None, s.process["pid"]) and port in (None, s.port)]
+    listed = "\n".join(server.words() for server in found)
+    if len(chosen) == 1:
+        server = chosen[0]
+        if server.process["unknown"]:
+            user = server.process["user"]
+            raise HostError(
+                host,
+                f"the server cannot be adopted ({server.words()})",
+                server.process["unknown"],
+                f"log in to the host as root or as {user}",
+            )
+        return server
+    if not found:
+        raise UsageError(
+            f"{host}: no vLLM server runs that was started by hand",
+            "looked for vllm serve and vllm.entrypoints.openai.api_server",
+            "start it first, or write a profile from its command: deployctl init --from",
+        )
+    what = f"{len(chosen) or 'no'} servers" if pid is port is None else "no such server"
+    raise UsageError(f"{host}: {what} to choose from", listed, "choose one: --port PORT")
+
+
+def _server(host: str, process: ByHand) -> Server:
+    argv, secrets = _without_keys(process["argv"])
+    at = shell.served(argv)
+    try:
+        arguments = parse(argv[at:] if at is not None else [])
+    except NotUnderstood as error:
+        raise HostError(host, f"the command line of PID {process['pid']}: {error}") from error
+    return Server(host, process, argv, arguments, [*secrets, *process["secrets"]])
+
+
+def _without_keys(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command line without the options that hold a secret, and the variables for those."""
+    kept: list[str] = []
+    names: list[str] = []
+    dropping = False
+    for word in argv:
+        if word.startswith("-"):
+            option = word.lstrip("-").partition("=")[0].replace("_", "-")
+            dropping = option in KEYS
+            if dropping:
+                names.append(KEYS[option])
+                continue
+        elif dropping:
+            continue
+        kept.append(word)
+    return kept, names
+
+
+def check_secrets(server: Server) -> None:
+    """Raise `UsageError` for a secret in the command line that no variable can stand for."""
+    place = next((i for i, word in enumerate(server.argv) if HIDDEN in word), None)
+    if place is None:
+        return
+    option = " ".join(server.argv[max(0, place - 1) : place + 1])
+    raise UsageError(
+        f"{server.host}: the command line holds a secret: {option}",
+        "a secret in a command line is visible to every user of the host, and is not recorded",
+        "start the server with it in its environment instead, then adopt that",
+    )
+
+
+def given(server: Server, session: Session) -> Given:
+    """What a profile is written from: absolute paths, pinned revisions, relevant variables."""
+    process, notes = server.process, list[str]()
+    package = process["package"]
+    env, secrets, left = variables(server)
+    if left:
+        notes.append(f"secrets of its environment that vLLM does not read: {', '.join(left)}")
+    if process["service"]:
+        notes.append(
+            f"it runs in {process['service']}, which may start it again: disable that before `up`"
+        )
+    model = Source.of(server, str(server.arguments.model), session)
+    argv = list(server.argv[(shell.served(server.argv) or 0) :])
+    argv = _with_model(argv, server.arguments, model)
+    speculator = drafter(server, session)
+    argv = _with_drafter(argv, server, speculator)
+    remarks = [f"the server: {server.words()}", *installed.words(package), *model.words("model")]
+    remarks += speculator.words("drafter") if speculator else ()
+    gpus = _gpus(server) if "CUDA_VISIBLE_DEVICES" not in env else None
+    if installed.target(package) == "cpu":
+        env.pop("CUDA_VISIBLE_DEVICES", None)
+        gpus = []
+    build = list(installed.build(package, notes))
+    return Given(argv, env, None, None, gpus, notes, secrets, build, remarks)
+
+
+def variables(server: Server) -> tuple[dict[str, str], list[str], list[str]]:
+    """The variables that a profile keeps, the secrets that it names, and those left out."""
+    process = server.process
+    env = {name: value for name, value in process["env"].items() if _relevant(name)}
+    named = sorted(dict.fromkeys([*exposed(env), *filter(_relevant, server.secrets)]))
+    left = [name for name in server.secrets if name not in named]
+    return {name: env[name] for name in sorted(env) if name not in named}, named, left
+
+
+def _relevant(name: str) -> bool:
+    return name.startswith(OURS) or name.lower() in PROXIES
+
+
+def _gpus(server: Server) -> list[int]:
+    """vLLM takes the first ones where it sees them all."""
+    one = server.arguments.one
+    parallel = int(one("tensor-parallel-size") or 1) * int(one("pipeline-parallel-size") or 1)
+    return list(range(parallel * int(one("data-parallel-size") or 1)))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model as a server loads it: the name that it was given, and where that lies."""
+
+    name: str
+    folder: str | None
+    revision: str | None
+    config: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, server: Server, name: str, session: Session, revision: str | None = None) -> Source:
+        """A folder, by its path as the process sees it, or a snapshot in its Hub cache."""
+        path = str(PurePosixPath(server.process["cwd"]) / name)
+        config = _config(session, path)
+        if config is not None or name.startswith(("/", "./", "../")):
+            return cls(name, path, None, config)
+        cache = f"{_cache(server.process['env'])}/models--{name.replace('/', '--')}"
+        wanted = revision or server.arguments.one("revision") or "main"
+        ref = session.call(files.read, path=f"{cache}/refs/{wanted}")["text"]
+        commit = (ref or wanted).strip()
+        folder = f"{cache}/snapshots/{commit}"
+        config = _config(session, folder)
+        return cls(name, folder if config else None, commit if config else None, config)
+
+    @property
+    def written(self) -> str:
+        """As a profile has it: a repository's name, else the absolute path."""
+        return self.name if self.revision or self.folder is None else self.folder
+
+    def words(self, what: str) -> Iterator[str]:
+        """What its config.json says, for a comment."""
+        if self.config is None:
+            yield f"{what}: {self.name} (its config.json was not found on the host)"
+            return
+        kinds = ", ".join(map(str, self.config.get("architectures") or ["unknown"]))
+        length = self.config.get("max_position_embeddings")
+        context = f", context {length}" if length else ""
+        yield f"{what}: {self.folder}/config.json, {kinds}{context}"
+
+
+def _cache(env: dict[str, str]) -> str:
+    """Where huggingface_hub keeps what it downloads."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if name in env:
+            return env[name]
+    cache = env.get("XDG_CACHE_HOME") or f"{env.get('HOME', '/root')}/.cache"
+    return f"{env.get('HF_HOME') or cache + '/huggingface'}/hub"
+
+
+def _config(session: Session, folder: str) -> dict[str, Any] | None:
+    text = session.call(files.read, path=f"{folder}/config.json")["text"]
+    try:
+        found = json.loads(text) if text is not None else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _with_model(argv: list[str], arguments: Arguments, model: Source) -> list[str]:
+    """The arguments with the model as a profile has it, served under the name that it has."""
+    made = [word for word in argv if word != "--model" and not word.startswith("--model=")]
+    made = [word for word in made if word != model.name]
+    made = [model.written, *made]
+    if "served-model-name" not in arguments.options:
+        made += ["--served-model-name", model.name]
+    if model.revision and "revision" not in arguments.options:
+        made += ["--revision", model.revision]
+    return made
+
+
+def drafter(server: Server, session: Session) -> Source | None:
+    """The drafter's model; None for a method without one."""
+    config = _speculative(server)
+    if not isinstance(config.get("model"), str):
+        return None
+    revision = config.get("revision")
+    return Source.of(server, config["model"], session, str(revision) if revision else "main")
+
+
+def _speculative(server: Server) -> dict[str, Any]:
+    try:
+        config = json.loads(server.arguments.one("speculative-config") or "{}")
+    except ValueError:
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _with_drafter(argv: list[str], server: Server, found: Source | None) -> list[str]:
+    """The arguments with the drafter's absolute path, or its pinned revision."""
+    text = server.arguments.one("speculative-config")
+    if found is None or text is None:
+        return argv
+    config = {**_speculative(server), "model": found.written}
+    if found.revision:
+        config["revision"] = found.revision
+    return [word.replace(text, json.dumps(config)) for word in argv]

