@@ -96,7 +96,7 @@ def _known(unit: Mapping[str, Any], figure: str) -> bool:
 
 
 def _length(unit: Mapping[str, Any], since: str) -> float | None:
-    found = ((unit.get("acceptance") or {}).get(since) or {}).get("mean_acceptance_length")
+    found = ((unit.get("accepted") or {}).get(since) or {}).get("mean_acceptance_length")
     return None if found is None else float(found)
 
 
