@@ -161,7 +161,8 @@ def _liveness(host: Mapping[str, Any]) -> str:
     if found["failures"]:
         parts.append(f"failure {found['failures']} of {found['allowed']}")
     if found["restarts"]:
-        parts.append(f"restarted {found['restarts']} times because it hung")
+        times = "time" if found["restarts"] == 1 else "times"
+        parts.append(f"restarted {found['restarts']} {times} because it hung")
     if wanted is False:
         parts.append("the profile wants it off, from the next start")
     return "; ".join(parts)
