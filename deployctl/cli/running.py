@@ -119,7 +119,7 @@ def perform(
     else:
         from deployctl.report.summary import lines
 
-        output.say(lines(document))
+        output.say(lines(document, output.width()))
     raise typer.Exit(document["exit_code"])
 
 

@@ -20,7 +20,8 @@ UNREACHABLE = "unreachable"
 def table(document: Mapping[str, Any], width: int | None = None) -> Iterator[str]:
     """A row for each unit of each host, then why a host cannot be read."""
     rows = [row for host in document["hosts"] for row in _rows(host)]
-    yield from columns(rows, HEADS, width, LEAST)
+    alike = len({row["unit"] for row in rows if row.get("unit")}) < 2
+    yield from columns(rows, HEADS, width, ("unit", *LEAST) if alike else LEAST)
     for host in document["hosts"]:
         if host["error"]:
             what = f"{host['host']}: {host['error']['what']}"
@@ -95,7 +96,7 @@ def _known(unit: Mapping[str, Any], figure: str) -> bool:
 
 
 def _length(unit: Mapping[str, Any], since: str) -> float | None:
-    found = ((unit.get("acceptance") or {}).get(since) or {}).get("mean_acceptance_length")
+    found = ((unit.get("accepted") or {}).get(since) or {}).get("mean_acceptance_length")
     return None if found is None else float(found)
 
 

@@ -88,16 +88,19 @@ class LaunchStep(Step):
         return Plan("change", (Change("server", runs, release, why),))
 
     def warm_up(self, context: Context) -> None:
-        wanted = context.wanted
-        said = warming.unwanted(wanted)
+        evidence: Evidence = {}
+        said = warming.unwanted(context.wanted)
         if not said:
             try:
                 start = self._start(context)
-                adopted = any(key in start for key in OWN)
-                said = ADOPTED if adopted else warming.begin(context, start)
+                if any(key in start for key in OWN):
+                    said = ADOPTED
+                else:
+                    evidence[warming.AHEAD] = warming.read_ahead(context, start)
+                    said = warming.begin(context, start)
             except (DeployError, Unanswered) as error:
                 said = str(error)
-        context.evidence[self.name] = {warming.PLAIN: said}
+        context.evidence[self.name] = {**evidence, warming.PLAIN: said}
 
     def apply(self, context: Context, plan: Plan) -> None:
         wanted, session = context.wanted, context.session

@@ -28,6 +28,7 @@ from deployctl.steps.ready import HEALTH
 from deployctl.steps.servers import figures, life, siblings
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
 from deployctl.steps.servers.stopping import base_url
+from deployctl.steps.servers.watched import watched
 
 CONFIG = Key[FileContent]("config")
 COUNTS = Key[HttpAnswer]("counts")
@@ -99,7 +100,9 @@ def _beside(serving: Deployment, connected: Connected, answers: Answers) -> dict
         gpus = figures.memory(profile_gpus.profile_gpus(serving, answers))
     except Unanswered:
         gpus = None
+    here = known.get(serving.unit) or siblings.ABSENT
     return {
+        "liveness_wanted": watched(serving.profile, here.get("argv") or ()) is not None,
         "units": {unit: _unit(state, counts.get(unit)) for unit, state in known.items()},
         "gpus": gpus,
     }

@@ -59,7 +59,7 @@ class _Server:
         lately = self._between(self.readings[0]) if last is not None else None
         return {
             "tokens_per_second": last and last["tokens_per_second"],
-            "acceptance": {"since_start": figures.since_start(now), "lately": lately},
+            "accepted": {"since_start": figures.since_start(now), "lately": lately},
         }
 
     def _between(self, before: tuple[float, Figures]) -> dict[str, Any] | None:

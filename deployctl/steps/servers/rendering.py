@@ -11,7 +11,7 @@ from deployctl.steps.interface import Answers, Context, Step
 from deployctl.steps.models import sources
 from deployctl.steps.servers import ranks
 from deployctl.steps.servers.serving import secrets, serve_settings
-from deployctl.vllm.serving.command import command, environment, problems
+from deployctl.vllm.serving.command import command, compiled_caches, environment, problems
 
 
 def render(step: Step, context: Context, answers: Answers | None = None) -> dict[str, Any]:
@@ -34,7 +34,13 @@ def render(step: Step, context: Context, answers: Answers | None = None) -> dict
         )
     found = ranks.variables(wanted, place(step, context)) if wanted.member is not None else {}
     given = {**found, **wanted.profile.serve.env}
-    return {"argv": command(settings), "env": environment(given, wanted.profile.serve.gpus)}
+    return {
+        "argv": command(settings),
+        "env": {
+            **compiled_caches(f"{root}{release.compiled[1:]}"),
+            **environment(given, wanted.profile.serve.gpus),
+        },
+    }
 
 
 def place(step: Step, context: Context) -> str:

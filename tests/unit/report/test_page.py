@@ -19,6 +19,7 @@ import pytest
 from deployctl.report import charts, page_parts, store
 from deployctl.report.markup import element
 from deployctl.report.page import page
+from deployctl.report.summary import lines
 from tests.unit.report import documents
 
 PAGES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -134,6 +135,9 @@ def test_several_hosts_have_a_table_first() -> None:
         ["gpu3", "", "not done", "8b1d0c5a7f21"],
     ]
     assert [row[4] for row in found.rows[1:]] == ["2 requests cut off", ""]
+    head, *rows = list(lines(report))[:4]
+    assert head.split() == ["HOST", "WAVE", "OUTCOME", "SERVES", "COST"]
+    assert [row.split()[0] for row in rows] == ["local", "gpu2", "gpu3"]
     assert page(report).index("<h2>Hosts</h2>") < page(report).index("<h2>Host local</h2>")
     assert "<h2>Hosts</h2>" not in page(documents.passed())
 

@@ -17,7 +17,7 @@ def server(**more: Any) -> dict[str, Any]:
         "liveness": None,
         "requests": {"running": 2, "waiting": 1},
         "tokens_per_second": 410.25,
-        "acceptance": {of: {"mean_acceptance_length": length} for of, length in lengths.items()},
+        "accepted": {of: {"mean_acceptance_length": length} for of, length in lengths.items()},
         "verdicts": {"smoke": {"verdict": "pass"}, "acceptance": {"verdict": "undecided"}},
     }
     return {**found, **more}
