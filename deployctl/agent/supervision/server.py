@@ -22,9 +22,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
-from typing import Any, Dict, List, Optional
+from typing import Any, ContextManager, Dict, List, Optional
 
 from ..core.atomic_files import boot_id, read_json, write_json
 from ..core.interface import PRIVATE, USUAL_UMASK
@@ -32,6 +32,7 @@ from ..core.redaction import LogMask
 from ..core.regular_files import digest
 from ..processes import processes
 from . import watching
+from .bond import Bond
 from .liveness import Watch
 from .watching import Waker, echo, lock, say
 
@@ -111,8 +112,13 @@ class Supervisor:
             self.mask, self.key = LogMask(self.spec["log"], secrets.values()), secrets.get(KEY)
             self.began(given, told)
         while True:
-            child, given = given or self.start(), None
-            rc = None if child is None else self.watch(child)
+            with self.bonded() as bond:
+                self.await_others(bond)
+                if self.waker.stopped:
+                    self.note("stopped")
+                    return 0
+                child, given = given or self.start(), None
+                rc = None if child is None else self.watch(child, bond)
             if self.waker.stopped:
                 self.note("stopped", rc=rc, ended=time.time())
                 return 0
@@ -125,6 +131,19 @@ class Supervisor:
             if self.waker.stopped:
                 self.note("stopped", rc=rc)
                 return 0
+
+    def bonded(self) -> "ContextManager[Optional[Bond]]":
+        """What ends this rank of a group when another one ends; None for a server of its own."""
+        spec = self.spec.get("bond")
+        return Bond(spec) if spec else nullcontext()
+
+    def await_others(self, bond: Optional[Bond]) -> None:
+        """Before a group's rank is started again: all the others must have ended too."""
+        if bond is None or not self.record["restarts"]:
+            return
+        self.tell("this rank waits for the others of its group")
+        while not self.waker.stopped and not bond.whole.is_set():
+            self.waker.wait(0.5, [])
 
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         secrets = read_json(self.file("secrets.json")) or {}
@@ -167,11 +186,11 @@ class Supervisor:
             warm=warm,
         )
 
-    def watch(self, child: "subprocess.Popen[bytes]") -> Optional[int]:
+    def watch(self, child: "subprocess.Popen[bytes]", bond: Optional[Bond] = None) -> Optional[int]:
         """Until the server is gone with all that it started; its exit status, negative a signal."""
         fd = os.pidfd_open(child.pid)
         try:
-            self.follow(child, fd)
+            self.follow(child, fd, bond)
             if self.waker.stopped:
                 # The main process alone is asked first: it ends its own children in order.
                 signal.pidfd_send_signal(fd, signal.SIGTERM)
@@ -187,8 +206,11 @@ class Supervisor:
         self.tend_log()
         return rc
 
-    def follow(self, child: "subprocess.Popen[bytes]", fd: int) -> None:
-        """Until the main process, whose pidfd this is, has ended, hangs, or is to be stopped."""
+    def follow(
+        self, child: "subprocess.Popen[bytes]", fd: int, bond: Optional[Bond] = None
+    ) -> None:
+        """Until the main process, whose pidfd this is, has ended, hangs, lacks another rank of its
+        group, or is to be stopped."""
         with ExitStack() as held:
             watch = None
             if self.spec.get("liveness"):
@@ -206,6 +228,10 @@ class Supervisor:
                     return
                 if watch is not None and watch.hung:
                     self.give_up(watch)
+                    return
+                if bond is not None and bond.lost:
+                    self.record["lost"] = bond.lost
+                    self.tell("%s: this rank ends with it" % bond.lost)
                     return
 
     def give_up(self, watch: Watch) -> None:

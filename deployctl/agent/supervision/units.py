@@ -24,6 +24,7 @@ from ..core.regular_files import read_piece
 from ..processes import processes
 from ..wire.adoption import RunAs
 from ..wire.answers import LogPart, UnitState, UnitStopped, Warmed
+from ..wire.bonds import BondSpec
 from ..wire.liveness import Liveness
 from . import by_hand, systemd, warming, watching
 from .load import Watch
@@ -53,7 +54,8 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit,
-    `liveness` what was seen of its life (None: it is not watched).
+    `liveness` what was seen of its life (None: it is not watched), `lost` which other rank of its
+    group ended last, and this one with it.
     """
     files = Unit(call, profile, unit)
     return {**_state(files), "waits": warming.Next(call, files).waits()}
@@ -85,6 +87,7 @@ def _state(unit: Unit) -> UnitState:
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
         "liveness": record.get("liveness"),
+        "lost": record.get("lost"),
         "warm": record.get("warm"),
         "release": spec["release"],
         "argv": spec["argv"],
@@ -112,6 +115,7 @@ def start(
     watch: Optional[List[str]] = None,
     run_as: Optional[RunAs] = None,
     liveness: Optional[Liveness] = None,
+    bond: Optional[BondSpec] = None,
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
@@ -137,6 +141,7 @@ def start(
         "watch": {name: call.path(name) for name in watch or ()},
         "limits": dict(LIMITS, **(limits or {})),
         "liveness": liveness,
+        "bond": bond,
     }
     with files.alone():
         now, before = _state(files), files.spec() or {}
