@@ -30,6 +30,7 @@ from deployctl.cli import (
     report,
     schedule,
     topics,
+    watch,
 )
 from deployctl.cli.command import Commands, refused
 from deployctl.errors import DeployError, UsageError
@@ -56,6 +57,7 @@ fixes.register(app)
 clean.register(app)
 completion.register(app)
 inspect.register(app)
+watch.register(app)
 explain.register(app)
 releases.register(app)
 measure.register(app)

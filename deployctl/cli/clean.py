@@ -86,10 +86,11 @@ def doctor(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Examine the profile's hosts: disk, memory, port, tools, and the whole way to the GPU; or,
-    with --container-conf, a file alone.
+    """Find what would make a deployment fail: on this machine, on the way to the profile's hosts
+    and on them (clock, disk, memory, port, tools, GPU, network, models), each with what to do.
 
-    Example: deployctl doctor -p mine
+    Exits 6 where something has failed, 4 where a host cannot be reached. Without a profile it
+    examines this machine, with --container-conf a file alone. Example: deployctl doctor -p mine
     """
     from deployctl.report import findings
 
@@ -101,12 +102,13 @@ def doctor(
         raise typer.Exit(_code({f["verdict"] for f in document["findings"]}))
     if devices is not None or cgroup is not None:
         raise UsageError("--devices and --cgroup belong to --container-conf")
-    if profile is None:
-        raise UsageError("--profile is missing", next="name a profile, or --container-conf FILE")
+    if profile is None and (sets or hosts):
+        raise UsageError("--set and --host need a profile", next="name one: --profile NAME")
     from deployctl.engine.inspect.doctor import examine
 
-    document = examine(running.load(profile, sets, hosts))
-    code = _code({f["verdict"] for host in document["hosts"] for f in host.get("findings", ())})
+    document = examine(running.load(profile, sets, hosts) if profile else None)
+    places = (document["here"], *document["hosts"])
+    code = _code({finding["verdict"] for place in places for finding in place["findings"]})
     running.leave(document, findings.lines(document), as_json, code)
 
 

@@ -21,6 +21,7 @@ def status(
     profile: options.Profile,
     sets: options.Sets = [],
     hosts: options.Hosts = [],
+    metrics_file: options.MetricsFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Show what serves on each host, since when, and whether it is healthy now.
@@ -31,6 +32,10 @@ def status(
     from deployctl.report.serving import status_lines, unknown
 
     document = survey(running.load(profile, sets, hosts))
+    if metrics_file is not None:
+        from deployctl.report import textfile
+
+        textfile.write_registry(textfile.status_registry(document), metrics_file)
     asked = [host for host in document["hosts"] if not host.get("error")]
     bad = [host for host in asked if not host["healthy"] or host["unproven_release"]]
     open_ = bool(bad) and all(unknown(host) and not host["unproven_release"] for host in bad)

@@ -48,7 +48,7 @@ def report(
         from deployctl.report import textfile
 
         textfile.write(document, metrics_file)
-    output.show(document, summary.lines(document), as_json)
+    output.show(document, summary.lines(document, output.width()), as_json)
     output.note(f"page: {path}")
     if open_page:
         import webbrowser

@@ -119,7 +119,7 @@ def perform(
     else:
         from deployctl.report.summary import lines
 
-        output.say(lines(document))
+        output.say(lines(document, output.width()))
     raise typer.Exit(document["exit_code"])
 
 
@@ -195,9 +195,14 @@ def check_skip(skip: Sequence[str], playbook: Playbook) -> None:
 
 def lock_seconds(text: str) -> float:
     """The seconds of a --lock-wait; raises `UsageError`."""
+    return duration("--lock-wait", text)
+
+
+def duration(option: str, text: str) -> float:
+    """The seconds of an option; raises `UsageError`."""
     from deployctl.config.base import LONGEST, seconds
 
     try:
         return min(float(seconds(text)), LONGEST)
     except ValueError as error:
-        raise UsageError(f"--lock-wait {text}: {error}") from error
+        raise UsageError(f"{option} {text}: {error}") from error

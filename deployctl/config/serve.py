@@ -96,9 +96,9 @@ class ServeSettings(Settings):
     """From SIGTERM to SIGKILL; vLLM hangs on SIGTERM while a request is in flight."""
     ready: ReadySettings = ReadySettings()
     """When the started server counts as ready, and when it counts as hung."""
-    liveness: LivenessSettings | None = None
-    """Restart a server that accepts requests and never answers: `{}` for the defaults; it is not
-    watched when absent."""
+    liveness: LivenessSettings | Literal[False] | None = None
+    """Restart a server that accepts requests and never answers: `{}` for the defaults, false for
+    never; when absent, a server is watched behind a router and not otherwise."""
 
     @model_validator(mode="after")
     def _args_are_further_options(self) -> Self:

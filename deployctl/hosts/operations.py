@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deployctl.agent.build import environment as environment
+    from deployctl.agent.build import outside as outside
     from deployctl.agent.core import hooks as hooks
     from deployctl.agent.core import modules as modules
     from deployctl.agent.gpu import gpu as gpu
     from deployctl.agent.gpu import passthrough as passthrough
     from deployctl.agent.network import network as network
+    from deployctl.agent.processes import machine as machine
     from deployctl.agent.processes import processes as processes
     from deployctl.agent.shipping import shipping as shipping
     from deployctl.agent.store import files as files
@@ -43,4 +45,4 @@ else:
     hub, models, release_status = Family("hub"), Family("models"), Family("release_status")
     shipping = Family("shipping")
     releases, jobs, units = Family("releases"), Family("jobs"), Family("units")
-    adoption = Family("adoption")
+    adoption, machine, outside = Family("adoption"), Family("machine"), Family("outside")

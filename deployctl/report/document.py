@@ -37,6 +37,7 @@ def _host(host: HostRecord) -> dict[str, Any]:
     return {
         "host": host.host,
         "unit": host.unit,
+        "wave": host.wave,
         "release": host.release,
         "previous": host.previous,
         "changed": host.changed,

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from deployctl.report import unreached
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Each finding with what to do about it, then how many of each kind there are."""
-    return unreached.each(document, _host)
+    for host in document["hosts"]:
+        yield from _place(host["host"], host["findings"])
+    yield from _place("this machine", document["here"]["findings"])
 
 
-def _host(host: Mapping[str, Any]) -> Iterator[str]:
-    yield host["host"]
-    for finding in host["findings"]:
+def _place(name: str, findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield name
+    for finding in findings:
         yield f"  {finding['verdict']:<8} {finding['check']:<12} {_words(finding)}"
         if finding["lines"]:
             yield f"           on or in {finding['where']}:"
         for line in finding["lines"]:
             yield f"             {line}"
     counts = {
-        verdict: sum(f["verdict"] == verdict for f in host["findings"])
+        verdict: sum(f["verdict"] == verdict for f in findings)
         for verdict in ("failed", "unknown", "warning", "ok")
     }
     yield "  " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())

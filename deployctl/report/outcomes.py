@@ -51,6 +51,27 @@ def now_serving(host: Mapping[str, Any]) -> str:
     return f"serves again: release {host['previous']}, proven ready"
 
 
+def ended(host: Mapping[str, Any]) -> str:
+    """How a host's part of a run ended, in a word or two."""
+    if host.get("held_back"):
+        return "not done"
+    if host.get("restored"):
+        return "rolled back"
+    if host.get("error"):
+        return "failed"
+    return "changed" if host.get("changed") else "unchanged"
+
+
+def serving(host: Mapping[str, Any]) -> str:
+    """The release that serves on a host after a run; `unknown` after a failure that does not say
+    so."""
+    if host.get("serves_on"):
+        return str(host["serves_on"])
+    if host.get("restored") or host.get("held_back"):
+        return str(host.get("previous") or "none")
+    return "unknown" if host.get("error") else str(host.get("release") or "unknown")
+
+
 def gap(host: Mapping[str, Any]) -> str:
     """What the run cost those who were served: how long nothing served, and how many requests were
     cut off; empty where it cost nothing."""

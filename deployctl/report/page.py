@@ -55,6 +55,7 @@ def page(report: Report, history: Sequence[Report] = ()) -> str:
         meaning=meaning(report),
         lines=[f"{name}: {line}" for name, line in lines if line],
         run=f"run {report['run']}, {when}, exit {report['exit_code']}",
+        hosts_table=page_parts.hosts(report),
         hosts=[_host(host) for host in report["hosts"]],
         schema=report["schema"],
         **_history(report, history),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployctl.report.charts import Mark
-from deployctl.report.outcomes import gap
+from deployctl.report.outcomes import ended, gap, serving
 from deployctl.steps.acceptance import AcceptanceStep
 from deployctl.steps.build import BuildStep
 from deployctl.steps.drafter import DrafterStep
@@ -56,6 +56,26 @@ def releases(host: Mapping[str, Any]) -> str:
     restored = "; the previous release was restored" if host.get("restored") else ""
     away = f"; {gap(host)}" if gap(host) else ""
     return f"release {host.get('release') or 'unknown'}{before}{restored}{away}"
+
+
+def hosts(report: Mapping[str, Any]) -> Table | None:
+    """Which release serves where, and what the run cost there; None for an only host."""
+    listed = report["hosts"]
+    if len(listed) < 2:
+        return None
+    rows = [
+        [
+            host["host"],
+            *[host.get("unit") or "", str(host.get("wave") or "")],
+            ended(host),
+            serving(host),
+            gap(host),
+        ]
+        for host in listed
+    ]
+    heads = ["host", "unit", "wave", "outcome", "serves", "cost"]
+    kept = [i for i, _ in enumerate(heads) if i not in (1, 2) or len({row[i] for row in rows}) > 1]
+    return Table("Hosts", [heads[i] for i in kept], [[row[i] for i in kept] for row in rows])
 
 
 def figures(evidence: Mapping[str, Any]) -> dict[str, str]:

@@ -63,7 +63,7 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
         yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
     if host["pid"]:
         yield f"  process   {_process(host)}"
-        yield f"  liveness  {_liveness(host.get('liveness'))}"
+        yield f"  liveness  {_liveness(host)}"
     yield f"  drafter   config.json {_config(host)}"
     if host["environment_damage"]:
         yield f"  build     its environment is DAMAGED: {host['environment_damage'][0]}"
@@ -146,10 +146,13 @@ def _process(host: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _liveness(found: Mapping[str, Any] | None) -> str:
+def _liveness(host: Mapping[str, Any]) -> str:
     """How its supervisor watches a server, and what it saw last."""
-    if not found or not found["on"]:
-        return "off: a server that hangs is not restarted"
+    found, wanted = host.get("liveness"), host.get("liveness_wanted")
+    if not found:
+        again = f"deployctl run redeploy -p {host['unit'].partition('.')[0]}"
+        later = f"; the profile wants it on, from the next start ({again})" if wanted else ""
+        return f"off: a server that hangs is not restarted{later}"
     parts = [f"on, every {found['interval']:g} s"]
     last = found["last"]
     if last:
@@ -158,7 +161,10 @@ def _liveness(found: Mapping[str, Any] | None) -> str:
     if found["failures"]:
         parts.append(f"failure {found['failures']} of {found['allowed']}")
     if found["restarts"]:
-        parts.append(f"restarted {found['restarts']} times because it hung")
+        times = "time" if found["restarts"] == 1 else "times"
+        parts.append(f"restarted {found['restarts']} {times} because it hung")
+    if wanted is False:
+        parts.append("the profile wants it off, from the next start")
     return "; ".join(parts)
 
 

@@ -6,19 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployctl.report import unreached
-from deployctl.report.outcomes import drifted, gap, meaning, now_serving, remarks
+from deployctl.report.columns import columns
+from deployctl.report.outcomes import drifted, ended, gap, meaning, now_serving, remarks, serving
 from deployctl.steps import registry
 from deployctl.steps.delivery import planned_words
+from deployctl.steps.identity import MAIN
 from deployctl.steps.interface import change_sentence
 from deployctl.steps.routers.words import sentence
 
+HEADS = ("host", "unit", "wave", "outcome", "serves", "cost")
 
-def lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a report, without colour."""
+
+def lines(document: Mapping[str, Any], width: int | None = None) -> Iterator[str]:
+    """The lines of a report, without colour; of several hosts a table first, of `width` characters
+    at most."""
     known = registry.steps()
+    if len(document["hosts"]) > 1:
+        yield from columns([*map(_row, document["hosts"])], HEADS, width, ("unit", "cost"))
+        yield ""
     for host in document["hosts"]:
         release = host["release"] or "unknown"
-        yield f"{host['host']}  release {release}"
+        wave = f"  wave {host['wave']}" if host.get("wave") else ""
+        yield f"{host['host']}  release {release}{wave}"
         for step in host["steps"]:
             what = f"{step['step']:<11} {step['status']:<10}"
             yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()
@@ -47,6 +56,19 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield "  ROLLBACK FAILED: the previous release does not serve"
             yield from (f"  {line}" for line in error_lines(host["way_back_error"]))
     yield f"{document['profile']}: {meaning(document)} ({document['seconds']:.1f} s)"
+
+
+def _row(host: Mapping[str, Any]) -> dict[str, str]:
+    """A host in the table of several."""
+    unit = host.get("unit") or ""
+    return {
+        "host": host["host"],
+        "unit": "" if unit == MAIN else unit,
+        "wave": str(host.get("wave") or ""),
+        "outcome": ended(host),
+        "serves": serving(host),
+        "cost": gap(host),
+    }
 
 
 def error_lines(error: Mapping[str, str]) -> Iterator[str]:

@@ -89,16 +89,19 @@ class LaunchStep(Step):
         return Plan("change", (Change("server", runs, release, why),))
 
     def warm_up(self, context: Context) -> None:
-        wanted = context.wanted
-        said = warming.unwanted(wanted)
+        evidence: Evidence = {}
+        said = warming.unwanted(context.wanted)
         if not said:
             try:
                 start = self._start(context)
-                adopted = any(key in start for key in OWN)
-                said = ADOPTED if adopted else warming.begin(context, start)
+                if any(key in start for key in OWN):
+                    said = ADOPTED
+                else:
+                    evidence[warming.AHEAD] = warming.read_ahead(context, start)
+                    said = warming.begin(context, start)
             except (DeployError, Unanswered) as error:
                 said = str(error)
-        context.evidence[self.name] = {warming.PLAIN: said}
+        context.evidence[self.name] = {**evidence, warming.PLAIN: said}
 
     def apply(self, context: Context, plan: Plan) -> None:
         wanted, session = context.wanted, context.session
@@ -115,7 +118,7 @@ class LaunchStep(Step):
             **wanted.unit_id,
             **start,
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
-            liveness=watched(wanted.profile.serve.liveness, start["argv"]),
+            liveness=watched(wanted.profile, start["argv"]),
         )
         evidence[warming.PLAIN] = evidence.get(warming.PLAIN) or started.get("plain")
 

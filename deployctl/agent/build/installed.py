@@ -24,38 +24,68 @@ if TYPE_CHECKING:
 SHOWN = 10
 INHERITED = 100
 
-# One child imports torch and forks once an extension: two variants of one extension register the
-# same operators and cannot live in one process.
+# One child imports torch, forks one that imports the package, and that one forks once an extension,
+# a few at a time: two variants of one extension register the same operators and cannot live in one
+# process. Where the package loads an extension itself, the others are imported without it.
 _IMPORTS = """\
-import importlib, json, os, sys
+import importlib, json, os, sys, traceback
 answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 wanted = json.loads(sys.argv[1])
+at_once = len(os.sched_getaffinity(0))
 def text(value):
     return None if value is None else str(value)
-def tried(name):
+def forked(work):
     read, write = os.pipe()
     child = os.fork()
     if not child:
-        try:
-            try:
-                importlib.import_module(name)
-            except ImportError as error:
-                # A library of torch operators alone is no module; torch loads it by its path.
-                if "module export function" not in str(error):
-                    raise
-                torch.ops.load_library(error.path)
-            os.write(write, b"ok")
-        except BaseException as error:
-            os.write(write, f"{type(error).__name__}: {error}".encode()[:4000])
-        os._exit(0)
+        os.close(read)
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(work())
+            pipe.flush()
+            os._exit(0)
     os.close(write)
+    return child, read
+def ended(child, read):
     with os.fdopen(read, "rb") as pipe:
         said = pipe.read().decode("utf-8", "replace")
-    status = os.waitpid(child, 0)[1]
-    if said == "ok":
-        return None
-    return said or f"the import ended by signal {status & 127}"
+    return said, os.waitpid(child, 0)[1] & 127
+def tried(name):
+    try:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            # A library of torch operators alone is no module; torch loads it by its path.
+            if "module export function" not in str(error):
+                raise
+            torch.ops.load_library(error.path)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}".encode()[:4000]
+    return b"ok"
+def all_tried(names):
+    found = {}
+    for at in range(0, len(names), at_once):
+        some = names[at : at + at_once]
+        begun = [forked(lambda name=name: tried(name)) for name in some]
+        for name, (said, number) in zip(some, [ended(*one) for one in begun]):
+            error = said or f"the import ended by signal {number}"
+            found[name] = None if said == "ok" else error
+    return found
+def packaged():
+    try:
+        package = importlib.import_module(wanted["package"])
+        try:
+            version = importlib.import_module(wanted["package"] + "._version")
+            commit = text(getattr(version, "__commit_id__", None))
+        except ImportError:
+            commit = None
+        loaded = [name for name in wanted["extensions"] if name in sys.modules]
+        known = dict.fromkeys(loaded) if loaded else all_tried(wanted["extensions"])
+        return json.dumps({"version": text(getattr(package, "__version__", None)),
+            "file": package.__file__, "commit": commit, "extensions": known}).encode()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 found = {"torch": None, "torch_error": None}
 try:
     import torch
@@ -63,15 +93,12 @@ try:
                       "architectures": torch.cuda.get_arch_list() if torch.version.cuda else []}
 except ImportError as error:
     found["torch_error"] = str(error)
-found["extensions"] = {name: tried(name) for name in wanted["extensions"]}
-package = importlib.import_module(wanted["package"])
-try:
-    version = importlib.import_module(wanted["package"] + "._version")
-    commit = text(getattr(version, "__commit_id__", None))
-except ImportError:
-    commit = None
-found.update(version=text(getattr(package, "__version__", None)), file=package.__file__,
-             commit=commit)
+said, number = ended(*forked(packaged))
+if not said:
+    sys.exit(f"the import ended by signal {number}" if number else 1)
+found.update(json.loads(said))
+rest = [name for name in wanted["extensions"] if name not in found["extensions"]]
+found["extensions"].update(all_tried(rest))
 json.dump(found, answer)
 """
 

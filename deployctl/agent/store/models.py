@@ -12,6 +12,7 @@ from ..core.atomic_files import parse_object, relink, replacing
 from ..core.interface import AgentError, Call
 from ..core.regular_files import NotRegular, TooBig, digest, open_regular, read_bytes
 from ..wire.stored import ConfigFile, Model, View
+from .page_cache import read_ahead as read_ahead
 
 CONFIG_LIMIT = 1 << 20
 HEADER_LIMIT = 32 << 20
@@ -227,4 +228,4 @@ def views(call: Call, profile: str, unit: str) -> Dict[str, View]:
     return found
 
 
-OPERATIONS = (survey, checksums, view, views)
+OPERATIONS = (read_ahead, survey, checksums, view, views)

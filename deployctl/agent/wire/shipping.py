@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, TypedDict
+from typing import Any, Dict, List, Optional, TypedDict
 
 
 class Described(TypedDict):
@@ -58,8 +58,9 @@ class Unpacked(TypedDict):
 
 
 class Reach(TypedDict):
-    """Whether a requirement resolves, whether any index answers, and why it does not resolve."""
+    """Whether a requirement resolves, whether any index answers (None: that is not known), and why
+    it does not resolve."""
 
-    resolves: bool
-    answers: bool
+    resolves: Optional[bool]
+    answers: Optional[bool]
     why: str

@@ -46,6 +46,17 @@ class Model(TypedDict):
     error: Optional[HubRefusal]
 
 
+class ReadAhead(TypedDict):
+    """Weights in bytes: all of them, those that were read, and those that lay in memory before;
+    `skipped` says why not all were read."""
+
+    bytes: int
+    read: int
+    resident: int
+    seconds: float
+    skipped: Optional[str]
+
+
 class View(TypedDict):
     """A release's view of its drafter: links by name, those that lead nowhere, its own config."""
 
@@ -124,6 +135,7 @@ class Inventory(TypedDict):
 
     profiles: Dict[str, Dict[str, StoredUnit]]
     caches: Dict[str, Stored]
+    compiled: Dict[str, Stored]
     environments: Dict[str, Stored]
     jobs: Dict[str, StoredJob]
     models: Dict[str, Stored]

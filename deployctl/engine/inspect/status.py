@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from deployctl import cancel
@@ -27,6 +28,7 @@ from deployctl.steps.ready import HEALTH
 from deployctl.steps.servers import figures, life, siblings
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
 from deployctl.steps.servers.stopping import base_url
+from deployctl.steps.servers.watched import watched
 
 CONFIG = Key[FileContent]("config")
 COUNTS = Key[HttpAnswer]("counts")
@@ -98,7 +100,9 @@ def _beside(serving: Deployment, connected: Connected, answers: Answers) -> dict
         gpus = figures.memory(profile_gpus.profile_gpus(serving, answers))
     except Unanswered:
         gpus = None
+    here = known.get(serving.unit) or siblings.ABSENT
     return {
+        "liveness_wanted": watched(serving.profile, here.get("argv") or ()) is not None,
         "units": {unit: _unit(state, counts.get(unit)) for unit, state in known.items()},
         "gpus": gpus,
     }
@@ -173,7 +177,7 @@ def _host(answers: Answers) -> dict[str, Any]:
     ledger = kept["ledger"]
     judged = serving if runs else current
     other = runs and serving != current
-    gates = _gates(ledger, judged, (manifests.get(judged or "") or {}).get("evidence", {}))
+    measured = gates(ledger, judged, (manifests.get(judged or "") or {}).get("evidence", {}))
     return {
         "current": current,
         "previous": kept["previous"],
@@ -196,15 +200,8 @@ def _host(answers: Answers) -> dict[str, Any]:
         "healthy": unit["state"] == "running" and _answers(health) and generates is True,
         "drift": None if other else _drift(evidence.get(DrafterStep.name, {}), answers),
         "loaded_other": runs and serving == current and _loaded_other(evidence, unit),
-        **{gate: gates.get(gate) if runs else None for gate in registry.names("gate")},
-        "verdicts": {
-            gate: {
-                "verdict": said["verdict"],
-                "time": said[MEASURED],
-                "this_process": runs and said.get(PROCESS) == identity(unit),
-            }
-            for gate, said in gates.items()
-        },
+        **{gate: measured.get(gate) if runs else None for gate in registry.names("gate")},
+        "verdicts": verdicts(measured, unit),
         "last_run": _last_run(ledger),
         "open_run": recovery.open_entry(ledger),
     }
@@ -242,7 +239,20 @@ def _drift(proven: dict[str, Any], answers: Answers) -> bool | None:
     return bool(config["sha256"] != expected)
 
 
-def _gates(
+def verdicts(measured: Mapping[str, Any], unit: UnitState) -> dict[str, Any]:
+    """The last verdict of each gate, when it was measured, and whether on the process that runs."""
+    runs = unit["state"] in RUNNING
+    return {
+        gate: {
+            "verdict": found["verdict"],
+            "time": found[MEASURED],
+            "this_process": runs and found.get(PROCESS) == identity(unit),
+        }
+        for gate, found in measured.items()
+    }
+
+
+def gates(
     entries: list[dict[str, Any]], release: str | None, sealed: dict[str, Any]
 ) -> dict[str, Any]:
     """What each gate measured last on a release: the release's sealed evidence, or the verdict

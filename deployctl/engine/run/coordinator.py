@@ -101,6 +101,8 @@ def run(
             worker.replica = Replica(routing, profile)
     with Signals(token), closing(routing) if routing else nullcontext():
         _carry_out(workers, token)
+    for host in hosts:
+        host.wave = turns.number(host.host)
     record.outcome, record.exit_code = outcome(record.hosts)
     record.seconds = time.monotonic() - began
     listen(events.RunEnded(record))

@@ -51,6 +51,8 @@ class HostRecord:
     host: str
     unit: str = MAIN
     """The unit that was worked on."""
+    wave: int | None = None
+    """The wave in which it switched, from 1 on, where a strategy has waves."""
     release: str | None = None
     previous: str | None = None
     changed: bool = False

@@ -119,6 +119,11 @@ class Turns:
             hosts = {one for one, group in self._group.items() if group in later}
             cancel.wait_for(self._changed, lambda: hosts <= self._ended)
 
+    def number(self, host: str) -> int | None:
+        """The wave of a host, from 1 on; None where it is in none, or waves were never needed."""
+        own = self._group[host]
+        return next((i + 1 for i, wave in enumerate(self._waves or ()) if own in wave), None)
+
     def ended(self, host: str, failed: bool) -> None:
         """This host is done, and takes no part any more."""
         with self._changed:

@@ -85,7 +85,7 @@ def secret_names(profile: Profile) -> list[str]:
 
 def check(entry: Entry, profile: Profile, playbook: Playbook) -> list[Check]:
     """Everything: what can be checked at once, then the plan under the environment of a run."""
-    found = [*_table(entry), _daemon()]
+    found = [*in_table(entry), daemon()]
     try:
         environ = scheduled_run.environment(entry)
     except UsageError as error:
@@ -94,7 +94,8 @@ def check(entry: Entry, profile: Profile, playbook: Playbook) -> list[Check]:
     return [*found, plan(entry, environ)]
 
 
-def _table(entry: Entry) -> Iterator[Check]:
+def in_table(entry: Entry) -> Iterator[Check]:
+    """Whether an entry's line is in the crontab, and what cron would make of it."""
     text = crontab.read()
     if table.line(entry) in text.splitlines():
         yield Check("crontab", "ok", f"its line is in the crontab: {entry.at}")
@@ -104,7 +105,8 @@ def _table(entry: Entry) -> Iterator[Check]:
         yield Check("crontab", "warning", remark, "look at it with crontab -e")
 
 
-def _daemon() -> Check:
+def daemon() -> Check:
+    """Whether something reads the crontab."""
     for name in ("/run/crond.pid", "/var/run/cron.pid"):
         try:
             pid = int(Path(name).read_text("ascii"))

@@ -112,7 +112,7 @@ def reach_question(wanted: Deployment, answers: Answers) -> Question[Reach] | No
     need = _environment(wanted, answers)
     if need is None or need.has or need.makes is False:
         return None
-    if tools is None or not tools["uv"]:
+    if tools is None:
         return None
     source = build.source
     if source.wheel is not None:

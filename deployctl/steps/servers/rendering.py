@@ -10,7 +10,7 @@ from deployctl.steps.facts import DRAFTER, MODEL
 from deployctl.steps.interface import Answers, Context, Step
 from deployctl.steps.models import sources
 from deployctl.steps.servers.serving import secrets, serve_settings
-from deployctl.vllm.serving.command import command, environment, problems
+from deployctl.vllm.serving.command import command, compiled_caches, environment, problems
 
 
 def render(step: Step, context: Context, answers: Answers | None = None) -> dict[str, Any]:
@@ -33,7 +33,10 @@ def render(step: Step, context: Context, answers: Answers | None = None) -> dict
         )
     return {
         "argv": command(settings),
-        "env": environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
+        "env": {
+            **compiled_caches(f"{root}{release.compiled[1:]}"),
+            **environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
+        },
     }
 
 

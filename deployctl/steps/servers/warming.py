@@ -7,14 +7,18 @@ from importlib import resources
 from typing import Any
 
 from deployctl.errors import RemoteError
-from deployctl.hosts.operations import units
+from deployctl.hosts.operations import models, units
 from deployctl.steps.interface import Context, Deployment
 
+AHEAD = "read_ahead"
+"""In evidence: the weights that were read into memory before the switch."""
 PLAIN = "plain"
 """In evidence: why a server was started plainly."""
 NEED = 3 << 30
 """Bytes of memory that must be available for one more process with all of vLLM's imports: it takes
 1 to 2 GiB, on a GPU host as on a CPU."""
+READ_LIMIT = 300.0
+"""Seconds in which weights are read ahead."""
 PATIENCE = 180.0
 """Seconds for the imports; 11 on an H200, 70 from cold files."""
 
@@ -50,6 +54,22 @@ def begin(context: Context, start: Mapping[str, Any]) -> str:
     told = warmed["told"]
     context.log(f"it waits, pid {warmed['pid']}: imports took {told['seconds']:g} s")
     return ""
+
+
+def read_ahead(context: Context, start: Mapping[str, Any]) -> dict[str, Any]:
+    """Have the weights that a start will load read into memory; what was measured."""
+    argv = start["argv"]
+    drafter = context.release.drafter if "--speculative-config" in argv else None
+    context.log("reading weights ahead")
+    found = context.session.call(
+        models.read_ahead,
+        paths=[argv[2], *([drafter] if drafter else [])],
+        keep=NEED,
+        limit=READ_LIMIT,
+    )
+    if found["skipped"]:
+        context.log(f"weights were not all read ahead: {found['skipped']}")
+    return {**found}
 
 
 def sentence(evidence: Mapping[str, Any]) -> str:

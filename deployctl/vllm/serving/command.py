@@ -101,6 +101,19 @@ def environment(given: Mapping[str, str], gpus: Sequence[int] | None) -> dict[st
     return env
 
 
+def compiled_caches(folder: str) -> dict[str, str]:
+    """Variables by which vLLM (0.20 to 0.33), Inductor and Triton keep compiled code in a folder.
+
+    vLLM names what it keeps by its own digest of the configuration, and DeepGEMM's folder follows
+    from the first. FlashInfer's is left where it is, since it holds downloaded kernels as well.
+    """
+    return {
+        "VLLM_CACHE_ROOT": f"{folder}/vllm",
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+    }
+
+
 def problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
     """What this vLLM would refuse, or run wrongly, in sentences; [] where nothing is known.
 

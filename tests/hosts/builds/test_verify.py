@@ -114,6 +114,14 @@ def test_imports_tell_each_extension_apart(environment: Any, tmp_path: Path) -> 
     )
     assert found["extensions"]["vllm._C"] is None
     assert "_moe_C" in found["extensions"]["vllm._moe_C"]
+    # One that ends its process, and a package that has loaded one before the others are tried.
+    (site / "vllm/ends.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
+    for loads in ("", "import vllm._C\n"):
+        (site / "vllm/__init__.py").write_text(f"__version__ = '1'\n{loads}")
+        names = ["vllm._C", "vllm.ends"]
+        found = host.session.call("environment.imports", environment=str(copy), extensions=names)
+        ended = "the import ended by signal 11"
+        assert found["extensions"] == {"vllm._C": None, "vllm.ends": ended}
     (site / "vllm/__init__.py").write_text("raise RuntimeError('undefined symbol: _ZN5torch')\n")
     with pytest.raises(RemoteError) as caught:
         host.session.call("environment.imports", environment=str(copy), extensions=[])

@@ -82,5 +82,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_options_that_belong_together() -> None:
-    for argv in (["doctor"], ["doctor", "-p", "demo", "--devices", "x"]):
+    for argv in (["doctor", "--host", "x"], ["doctor", "-p", "demo", "--devices", "x"]):
         assert isinstance(CliRunner().invoke(app, argv).exception, UsageError)

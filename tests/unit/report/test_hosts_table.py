@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from deployctl.report.serving import history_lines, status_lines
 
 NOON = 1796126400.0
@@ -117,3 +119,32 @@ def test_a_history_of_several_hosts_is_one_table() -> None:
         ["r2", "gpu1"],
     ]
     assert rest[3] == "gpu3  unknown" and rest[-1] == "gpu2  damaged line: '{'"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "watched", "shown"),
+    [
+        (False, None, "off: a server that hangs is not restarted"),
+        (
+            True,
+            None,
+            "off: a server that hangs is not restarted; the profile wants it on, from the next"
+            " start (deployctl run redeploy -p demo)",
+        ),
+        (
+            True,
+            {"failures": 1, "restarts": 2, "last": {"verdict": "silent", "why": "w", "time": NOON}},
+            "on, every 30 s; silent (w) 2026-12-01T12:00:00Z; failure 1 of 2; restarted 2 times"
+            " because it hung",
+        ),
+        (
+            False,
+            {"failures": 0, "restarts": 0, "last": None},
+            "on, every 30 s; the profile wants it off, from the next start",
+        ),
+    ],
+)
+def test_liveness_in_a_line(wanted: bool, watched: dict[str, Any] | None, shown: str) -> None:
+    liveness = watched and {"on": True, "interval": 30.0, "allowed": 2, **watched}
+    one = host("gpu1", liveness=liveness, liveness_wanted=wanted)
+    assert f"  liveness  {shown}" in lines(one)

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from deployctl.report import charts, store
+from deployctl.report import charts, page_parts, store
 from deployctl.report.markup import element
 from deployctl.report.page import page
+from deployctl.report.summary import lines
 from tests.unit.report import documents
 
 PAGES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -117,6 +118,28 @@ def test_what_a_person_must_act_on_is_on_the_page() -> None:
     assert "without service for 61.5 s, in 2 gaps: 20.0, 41.5 s, still down" in text
     assert "Rollback failed: the port is held" in text and "Next: end 7" in text
     assert gates and text.count("DRIFTED: /x/config.json is not what the server") == 1
+
+
+def test_several_hosts_have_a_table_first() -> None:
+    report = documents.passed()
+    (host,) = report["hosts"]
+    failed = {**host, "host": "gpu2", "wave": 2, "error": {"what": "x", "why": "", "next": ""}}
+    failed |= {"restored": True, "cut_off": 2, "without_service": None}
+    rest = {**host, "host": "gpu3", "held_back": "gpu2 failed", "without_service": None}
+    report["hosts"] = [{**host, "wave": 1}, failed, rest]
+    found = page_parts.hosts(report)
+    assert found is not None and found.head == ["host", "wave", "outcome", "serves", "cost"]
+    assert [row[:4] for row in found.rows] == [
+        ["local", "1", "changed", "3f5be4e74275"],
+        ["gpu2", "2", "rolled back", "8b1d0c5a7f21"],
+        ["gpu3", "", "not done", "8b1d0c5a7f21"],
+    ]
+    assert [row[4] for row in found.rows[1:]] == ["2 requests cut off", ""]
+    head, *rows = list(lines(report))[:4]
+    assert head.split() == ["HOST", "WAVE", "OUTCOME", "SERVES", "COST"]
+    assert [row.split()[0] for row in rows] == ["local", "gpu2", "gpu3"]
+    assert page(report).index("<h2>Hosts</h2>") < page(report).index("<h2>Host local</h2>")
+    assert "<h2>Hosts</h2>" not in page(documents.passed())
 
 
 def test_text_of_others_is_text() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from deployctl.config.serve import LivenessSettings
+from typing import Any
+
+from deployctl.config.profile import Profile
 from deployctl.steps.release import release_identity
 from deployctl.steps.servers.watched import watched
 from tests.hosts.step_bench import deployment
@@ -11,8 +13,12 @@ from tests.unit.steps.test_launch_plan import answers
 ARGV = ["vllm", "serve", "m", "--served-model-name", "tiny", "--host", "0.0.0.0", "--port", "9001"]
 
 
+def profile(**sections: Any) -> Profile:
+    return deployment(sections).profile
+
+
 def test_it_asks_where_the_command_line_listens() -> None:
-    assert watched(LivenessSettings(failures=3), ARGV) == {
+    assert watched(profile(serve={"liveness": {"failures": 3}}), ARGV) == {
         "interval": 30.0,
         "completion": 60.0,
         "failures": 3,
@@ -22,9 +28,14 @@ def test_it_asks_where_the_command_line_listens() -> None:
 
 
 def test_it_is_off_unless_asked_for() -> None:
-    assert deployment().profile.serve.liveness is None
-    assert watched(None, ARGV) is None
-    assert watched(LivenessSettings(), ["python", "front.py"]) is None
+    assert watched(profile(), ARGV) is None
+    assert watched(profile(serve={"liveness": {}}), ["python", "front.py"]) is None
+
+
+def test_behind_a_router_it_is_on_unless_refused() -> None:
+    found = watched(profile(router={}), ARGV)
+    assert found is not None and found["interval"] == 30.0
+    assert watched(profile(router={}, serve={"liveness": False}), ARGV) is None
 
 
 def test_how_a_server_is_watched_makes_no_other_release() -> None:
