@@ -31,6 +31,7 @@ class Turns:
         self.slots = slots
         self._strategy = strategy
         self._fail_fast = fail_fast
+        self._joined = any(len(group.placements) > 1 for group in groups)
         self._wait = roll.wait if roll else 0.0
         self.on_failure = roll.on_failure if roll else "stop"
         self._group = {p.host.name: group.name for group in groups for p in group.placements}
@@ -50,9 +51,10 @@ class Turns:
                 self._check_failed()
 
     def bound(self, moving: bool) -> bool:
-        """Whether hosts of this run wait for each other while they hold their locks: for a wave, or
-        with `moving` for what a name stands for."""
-        return len(self._group) > 1 and (self._strategy.together or moving)
+        """Whether hosts of this run wait for each other while they hold their locks: for a wave, as
+        ranks of a group, or with `moving` for what a name stands for."""
+        waits = self._strategy.together or self._joined or moving
+        return len(self._group) > 1 and waits
 
     def lock(self, host: str) -> None:
         """Wait until every host whose name comes before this one's has its lock, or has ended.
