@@ -165,6 +165,7 @@ class Supervisor:
             started=started,
             loaded=loaded,
             warm=warm,
+            asked=False,
         )
 
     def watch(self, child: "subprocess.Popen[bytes]") -> Optional[int]:
@@ -175,6 +176,8 @@ class Supervisor:
             if self.waker.stopped:
                 # The main process alone is asked first: it ends its own children in order.
                 signal.pidfd_send_signal(fd, signal.SIGTERM)
+                self.record["asked"] = True
+                self.write()
                 select.select([fd], [], [], self.spec["grace"])
         finally:
             os.close(fd)
