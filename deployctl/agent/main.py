@@ -41,6 +41,7 @@ FAMILIES = {
     "network": "network",
     "outside": "build",
     "passthrough": "gpu",
+    "ranks": "network",
     "processes": "processes",
     "releases": "store",
     "shipping": "shipping",

@@ -34,17 +34,37 @@ def init(
         str | None,
         typer.Option(metavar="ADDRESS", help="Serve on this host, as you would name it to ssh."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A folder on the host, or OWNER/NAME on the hub."),
+    ] = None,
+    drafter: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="With --model: its drafter.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="With --model: default 8000.")
+    ] = None,
 ) -> None:
-    """Write ./profiles/NAME.yaml, validated, and never over another file.
+    """Write ./profiles/NAME.yaml, validated, and never over another file. With --model the host is
+    asked for the model's config and its GPUs, and each proposed value has its reason. On a
+    terminal it asks for what is missing.
 
     Examples: deployctl init --from 'vllm serve Qwen/Qwen3-8B --port 8000' --ssh gpu1;
-    deployctl init --from compose docker-compose.yml
+    deployctl init --from compose docker-compose.yml;
+    deployctl init --model Qwen/Qwen3-8B --ssh gpu1
     """
-    from deployctl.engine.init import files, profile_text, shell, written
+    from deployctl.engine.init import adopt, files, profile_text, shell, wanted, written
 
+    if source is None and model is None:
+        model, ssh, port, drafter = _asked(ssh, port, drafter)
+    if source is not None and (model or drafter or port):
+        raise UsageError("--from has the model: --model, --drafter and --port do not belong to it")
+    host, hosts = adopt.host_named(ssh or "local")
     if source is None:
-        source = _asked()
-    if source in files.READERS:
+        assert model is not None, "it was given or asked for"
+        given = wanted.given(wanted.Wanted(model, port or profile_text.PORT, drafter), host)
+        said = f"model {model} on {host.name}"
+    elif source in files.READERS:
         if file is None:
             raise UsageError(f"--from {source} needs a file", next=f"init --from {source} FILE")
         given, said = files.READERS[source](_text(file), str(file)), str(file)
@@ -54,12 +74,7 @@ def init(
         )
     else:
         given, said = shell.read(source, "the command line"), source
-    hosts = {}
-    host = "local"
-    if ssh is not None:
-        host = profile_text.label(ssh.rpartition("@")[2])
-        hosts[host] = f"name: {host}\nssh: {{address: {ssh}}}   # as ssh would take it\n"
-    made = profile_text.draft(given, name, host, said)
+    made = profile_text.draft(given, name, host.name, said)
     for path in written.write(made, Path("profiles"), hosts):
         output.answer([f"wrote {path}"])
     for note in made.notes:
@@ -74,10 +89,18 @@ def _text(file: Path) -> str:
         raise UsageError(f"{file} cannot be read: {error}") from error
 
 
-def _asked() -> str:
-    """Ask for the model where a person is there; a pipe is never asked."""
+def _asked(
+    ssh: str | None, port: int | None, drafter: str | None
+) -> tuple[str, str | None, int, str | None]:
+    """Ask for what is missing where a person is there; a pipe is never asked."""
     if not sys.stdin.isatty():
         raise UsageError("nothing to start from", next="deployctl init --from 'vllm serve MODEL …'")
     model = typer.prompt("Model (a folder on the host, or OWNER/NAME)")
-    port = typer.prompt("Port", default=8000, type=int)
-    return f"vllm serve {model} --port {port} --host 127.0.0.1"
+    if ssh is None:
+        named = typer.prompt("Host (a host file, or any name given to ssh)", default="local")
+        ssh = None if named == "local" else named
+    if port is None:
+        port = typer.prompt("Port", default=8000, type=int)
+    if drafter is None:
+        drafter = typer.prompt("Drafter (empty: none)", default="", show_default=False) or None
+    return model, ssh, int(port), drafter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -64,6 +65,8 @@ class HostSettings(Settings):
     address: str | None = None
     """Where the other hosts reach it, such as its address in a private network; that of `ssh` when
     absent."""
+    interface: str | None = None
+    """The network interface that has `address`, for a group; found by the address when absent."""
     node: HostSettings | None = None
     """The machine under a container, such as a Proxmox host; in a file also the name of a host
     file."""
@@ -77,6 +80,17 @@ class HostSettings(Settings):
     def way(self) -> str:
         """The key that says how it is reached; `hosts/ways` has a file for each."""
         return next(key for (key,) in self.alternatives if getattr(self, key))
+
+    @property
+    def member_address(self) -> str | None:
+        """The IP address at which the other ranks of a group reach it; None where no key has one,
+        or only that of the loopback, at which each machine reaches itself."""
+        given = self.address or (self.ssh.address if self.ssh is not None else "")
+        try:
+            address = ip_address(given)
+        except ValueError:
+            return None
+        return None if address.is_loopback or address.is_unspecified else str(address)
 
     @model_validator(mode="after")
     def _one_way_in(self) -> Self:

@@ -12,6 +12,7 @@ from deployctl.config.base import NAME, Settings, misfit
 from deployctl.config.build import BuildSettings
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
 from deployctl.config.clean import CleanSettings
+from deployctl.config.group import GroupSettings, reserved
 from deployctl.config.hooks import NotifySettings
 from deployctl.config.host import HostSettings
 from deployctl.config.inventory import InventorySettings
@@ -67,6 +68,8 @@ class Profile(Settings):
     """The smoke gate: requests with checks on the answers."""
     acceptance: AcceptanceSettings | None = None
     """The gate on what the drafter is worth; none when absent."""
+    group: GroupSettings | None = None
+    """One model over all hosts together; a server on each of them when absent."""
     switch: SwitchSettings = SwitchSettings()
     """How a new release takes over from the one that serves."""
     replicas: ReplicasSettings = ReplicasSettings()
@@ -126,12 +129,44 @@ class Profile(Settings):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise misfit(("hosts",), f"hosts named twice: {', '.join(twice)}")
+        if self.group is not None:
+            self._one_over_all(self.group)
         self._whole = tuple(self.hosts)
         whole = self.router, self.replicas, self.switch.strategy, self.serve, self.hosts
         refused = next(routed.misfits(*whole), None)
         if refused is not None:
             raise misfit(*refused)
         return self
+
+    def _one_over_all(self, group: GroupSettings) -> None:
+        """What a group asks of the rest of the profile."""
+        count = len(self.hosts)
+        if count < 2:
+            raise misfit(("hosts",), "a group needs two hosts or more; leave out group for one")
+        if self.switch.strategy != "recreate":
+            raise misfit(("switch", "strategy"), "a group is switched by recreate alone")
+        if self.router is not None:
+            raise misfit(("router",), "replicas of groups are not supported: leave out router")
+        if self.serve.tensor_parallel_size != 1:
+            raise misfit(
+                ("serve", "tensor_parallel_size"), "with group, set group.tensor_parallel_size"
+            )
+        named = reserved(self.serve.args)
+        if named is not None:
+            raise misfit(("serve", "args", named[0]), named[1])
+        if group.world % count:
+            sizes = " * ".join(group.sizes)
+            raise misfit(("group",), f"{sizes} is {group.world}: no multiple of {count} hosts")
+        if self.serve.port == group.master_port:
+            raise misfit(("group", "master_port"), "serve.port is the head's own, give another")
+        each = group.world // count
+        if self.serve.gpus and len(self.serve.gpus) != each:
+            said = f"each host has {each} of the group's processes, each with a GPU of its own"
+            raise misfit(("serve", "gpus"), said)
+        for index, host in enumerate(self.hosts):
+            if host.member_address is None:
+                said = "in a group, give as address: the IP at which the other hosts reach it"
+                raise misfit(("hosts", str(index)), said)
 
     def _pinned_where_trusted(self) -> None:
         """Code of a model may run that was looked at: a branch is other code tomorrow."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deployctl.agent.gpu import gpu as gpu
     from deployctl.agent.gpu import passthrough as passthrough
     from deployctl.agent.network import network as network
+    from deployctl.agent.network import ranks as ranks
     from deployctl.agent.processes import machine as machine
     from deployctl.agent.processes import processes as processes
     from deployctl.agent.shipping import shipping as shipping
@@ -41,6 +42,7 @@ else:
 
     environment, hooks, modules = Family("environment"), Family("hooks"), Family("modules")
     gpu, passthrough, network = Family("gpu"), Family("passthrough"), Family("network")
+    ranks = Family("ranks")
     processes, files, garbage = Family("processes"), Family("files"), Family("garbage")
     hub, models, release_status = Family("hub"), Family("models"), Family("release_status")
     shipping = Family("shipping")

@@ -12,6 +12,7 @@ from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed, Undecided
 from deployctl.steps.interface import (
+    ANSWERING,
     SERVER,
     Answers,
     Context,
@@ -50,6 +51,7 @@ class AcceptanceStep(Step):
 
     name = "acceptance"
     phase = "gate"
+    roles = ANSWERING
     failure = AcceptanceFailed
     needs_release = False
     options = AcceptanceOptions

@@ -11,7 +11,16 @@ from pydantic import Field
 from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import SmokeFailed, Undecided
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Question, Step
+from deployctl.steps.interface import (
+    ANSWERING,
+    Answers,
+    Context,
+    Deployment,
+    Evidence,
+    Plan,
+    Question,
+    Step,
+)
 from deployctl.steps.measuring.gates import gate_questions
 from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.plain_server import plain_server
@@ -39,6 +48,7 @@ class BenchStep(Step):
 
     name = "bench"
     phase = "gate"
+    roles = ANSWERING
     failure = SmokeFailed
     options = BenchOptions
     needs_release = False
@@ -47,6 +57,8 @@ class BenchStep(Step):
         return gate_questions(wanted)
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
+        if wanted.member is not None and wanted.option(self.name, "compare") == "plain":
+            return Plan("blocked", reason="a group has no second server to compare with")
         return Plan("check", reason="asked for")
 
     def prove(self, context: Context) -> Evidence:

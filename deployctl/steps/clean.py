@@ -52,6 +52,7 @@ class CleanStep(Step):
     options = CleanOptions
     needs_release = False
     interruptible = False
+    head_first = True
     idle = "nothing had to be cleaned"
 
     def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
@@ -229,6 +230,8 @@ class CleanStep(Step):
             )
 
     def _prove_port(self, context: Context, evidence: Evidence) -> None:
+        if context.wanted.role == "worker":
+            return
         port = context.wanted.profile.serve.port
         listener = context.session.call(network.listener, port=port)
         unit = context.session.call(units.state, **context.wanted.unit_id)
@@ -268,7 +271,7 @@ def _mib(amount: int | None) -> str:
 def keeps(wanted: Deployment, answers: Answers) -> bool:
     """Whether the unit already runs what is wanted: then nothing is to be cleaned away."""
     serving = answers[UNIT]["state"] in ("starting", "running")
-    if not serving or stops_unit(wanted):
+    if not serving or stops_unit(wanted) or wanted.restart:
         return False
     return bool(answers[UNIT]["release"] == release_paths(wanted, answers).release)
 

@@ -35,6 +35,7 @@ class DownStep(Step):
     failure = NotReady
     needs_release = False
     produces = frozenset({STOPPED})
+    head_first = True
     interruptible = False
     idle = "nothing of the profile runs"
     done = "the server was stopped, nothing serves"

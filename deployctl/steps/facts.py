@@ -5,8 +5,17 @@ from __future__ import annotations
 from deployctl.agent.wire.answers import Disk, Listener, Releases, UnitState
 from deployctl.agent.wire.builds import BuildUser, ResolvedSource, Tools
 from deployctl.agent.wire.gpus import GpuState
+from deployctl.agent.wire.ranks import Place
 from deployctl.agent.wire.stored import Model, View
-from deployctl.hosts.operations import environment, files, models, network, releases, units
+from deployctl.hosts.operations import (
+    environment,
+    files,
+    models,
+    network,
+    ranks,
+    releases,
+    units,
+)
 from deployctl.hosts.session import Call
 from deployctl.steps.interface import Answers, Deployment, Key, Question
 
@@ -14,6 +23,7 @@ BUILD_USER = Key[BuildUser]("build_user")
 DRAFTER = Key[Model]("drafter")
 GPUS = Key[GpuState]("gpus")
 MODEL = Key[Model]("model")
+PLACE = Key[Place]("place")
 PORT = Key[Listener]("port")
 RELEASES = Key[Releases]("releases")
 SHM = Key[Disk]("launch.shm")
@@ -26,6 +36,15 @@ VIEWS = Key[dict[str, View]]("drafter.views")
 def drafter_views(wanted: Deployment) -> Question[dict[str, View]]:
     """The views of their drafters that the unit's releases have."""
     return Question(VIEWS, Call(models.views, **wanted.unit_id))
+
+
+def place(wanted: Deployment) -> list[Question[Place]]:
+    """Whether the host has the address at which the other ranks reach it; of a group alone."""
+    member = wanted.member
+    if member is None:
+        return []
+    card = member.interfaces[member.rank] or ""
+    return [Question(PLACE, Call(ranks.place, address=member.address, interface=card))]
 
 
 def port(wanted: Deployment) -> Question[Listener]:

@@ -10,11 +10,13 @@ On the host, under its root (`@`)::
     @/models/<slug>/                           fetched or bundled models
     @/environments/<key>/                      a built environment, sealed by `seal.json`;
                                                <key>-2 after one that was damaged
+    @/compiled/<key>/                          what servers of that environment have compiled
     @/profiles/<name>/{ledger.jsonl,lock}
     @/profiles/<name>/units/<unit>/            one supervised process of a profile:
         releases/<id>/                         manifest.json, drafter/, launch.json
         {current,previous}                     links to a release
         server/                                its state and log
+        next/                                  a server that waits for its turn
 """
 
 from __future__ import annotations
@@ -75,6 +77,11 @@ class ReleasePaths:
     @property
     def environment(self) -> str:
         return f"@/environments/{self.environment_key}"
+
+    @property
+    def compiled(self) -> str:
+        """Code that servers of the same environment have compiled."""
+        return f"@/compiled/{self.environment_key}"
 
     @property
     def drafter(self) -> str:

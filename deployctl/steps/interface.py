@@ -19,12 +19,15 @@ from deployctl.errors import StepError
 from deployctl.hosts.session import Call, Session
 from deployctl.steps.delivery import Delivery
 from deployctl.steps.identity import MAIN, ReleasePaths, UnitId, full_name
+from deployctl.steps.member import Member, NoPeers, Peers, Role
 
 Phase = Literal["stage", "switch", "gate"]
 """stage: beside the serving release · switch: replaces it · gate: must pass, else rollback."""
 
-Role = Literal["server", "head", "worker", "router"]
-"""What a placement is to its group: it serves alone, leads or joins others, or routes to them."""
+RANKS: frozenset[Role] = frozenset({"server", "head", "worker"})
+"""Every placement of a model; alone, or with others."""
+ANSWERING: frozenset[Role] = frozenset({"server", "head"})
+"""The placements that clients reach."""
 
 ENVIRONMENT, MODELS, DRAFTER_CONFIG = "environment", "models", "drafter-config"
 RELEASE_PARTS = (ENVIRONMENT, MODELS, DRAFTER_CONFIG)
@@ -57,6 +60,15 @@ class Deployment:
     """This very release, whatever would follow from the profile: a rollback names it."""
     unit: str = MAIN
     """Which unit of the profile; where it has several, `profile` has the port and GPUs of this."""
+    member: Member | None = None
+    """Its part in a group; None for a server of its own."""
+    restart: str = ""
+    """Why all ranks start again together, although this one may run as wanted."""
+
+    @property
+    def role(self) -> Role:
+        """What this host's placement is to its group."""
+        return "server" if self.member is None else self.member.role
 
     @property
     def unit_id(self) -> UnitId:
@@ -229,6 +241,8 @@ class Context:
     evidence: dict[str, Evidence] = field(default_factory=dict)
     courier: Courier = field(default_factory=NoCourier)
     """Brings what is shared from and to the other hosts of the run."""
+    peers: Peers = field(default_factory=NoPeers)
+    """The other ranks of its group."""
     base_url: Callable[[], str] = lambda: ""
     """An URL at which the served port can be reached from here (a tunnel where needed)."""
 
@@ -245,7 +259,7 @@ class Step(ABC):
     failure: ClassVar[type[StepError]]
     options: ClassVar[type[Settings]] = NoOptions
     """What a playbook may give it with `with:`."""
-    roles: ClassVar[frozenset[Role]] = frozenset({"server", "head"})
+    roles: ClassVar[frozenset[Role]] = RANKS
     """The roles of placements in which it has something to do."""
     needs_release: ClassVar[bool] = True
     """Whether it works on the wanted release; a step that does not takes the serving one."""
@@ -263,6 +277,9 @@ class Step(ABC):
     """Names in its evidence by which runs are compared; the ledger keeps them."""
     compared: ClassVar[tuple[str, ...]] = ()
     """Names in its evidence by which two releases are compared."""
+    head_first: ClassVar[bool] = False
+    """Whether in a group the head is done with it before the others begin: requests that it still
+    answers need them."""
     idle: ClassVar[str] = ""
     """What a run means in which it had nothing to do, where that is more than its phase says."""
     done: ClassVar[str] = ""

@@ -59,7 +59,6 @@ class LaunchStep(Step):
     phase = "switch"
     failure = NotReady
     options = LaunchOptions
-    roles = frozenset({"server", "head", "worker"})
     produces = frozenset({SERVER})
     uses = RELEASE_PARTS
     again = ALWAYS
@@ -68,7 +67,7 @@ class LaunchStep(Step):
     idle = "the requested release serves"
 
     def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
-        return [facts.unit(wanted), facts.shared_memory()]
+        return [facts.unit(wanted), facts.shared_memory(), *facts.place(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         unit = answers[UNIT]
@@ -76,7 +75,7 @@ class LaunchStep(Step):
         runs = unit["release"] if unit["state"] in RUNNING else None
         # Where a release is named, it is to serve; that it does is enough.
         always = wanted.pinned is None and wanted.option(self.name, ALWAYS, False)
-        restart = runs == release and always
+        restart = runs == release and (always or bool(wanted.restart))
         other = loaded_otherwise(wanted, answers) if runs == release else ""
         if runs == release and unit["supervised"] and not restart and not other:
             return Plan("unchanged", evidence=_evidence(unit))
@@ -85,7 +84,7 @@ class LaunchStep(Step):
             return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
         if runs == release:
-            why = "asked for" if restart else other or "it is not supervised"
+            why = wanted.restart or "asked for" if restart else other or "it is not supervised"
         return Plan("change", (Change("server", runs, release, why),))
 
     def warm_up(self, context: Context) -> None:
@@ -117,6 +116,7 @@ class LaunchStep(Step):
             units.start,
             **wanted.unit_id,
             **start,
+            limits={"restarts": 0} if wanted.member is not None else None,
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
             liveness=watched(wanted.profile, start["argv"]),
         )

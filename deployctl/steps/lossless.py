@@ -10,7 +10,7 @@ from pydantic import Field
 from deployctl.config.base import Settings
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import AcceptanceFailed
-from deployctl.steps.interface import Answers, Context, Deployment, Evidence, Plan, Step
+from deployctl.steps.interface import ANSWERING, Answers, Context, Deployment, Evidence, Plan, Step
 from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.plain_server import plain_server
 from deployctl.vllm.acceptance.lossless import compare
@@ -31,6 +31,7 @@ class LosslessStep(Step):
 
     name = "lossless"
     phase = "gate"
+    roles = ANSWERING
     failure = AcceptanceFailed
     options = LosslessOptions
     needs_release = False
@@ -38,6 +39,8 @@ class LosslessStep(Step):
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         if wanted.profile.drafter is None:
             return Plan("unchanged", reason="without a drafter there is nothing to compare")
+        if wanted.member is not None:
+            return Plan("blocked", reason="a group has no second server to compare with")
         return Plan("check", reason="a second server is started beside what serves")
 
     def prove(self, context: Context) -> Evidence:

@@ -34,6 +34,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import strangers
+from deployctl.steps.servers.ranks import processes_here
 from deployctl.vllm.builds.libraries import NUMA, where
 
 GIB = 1 << 30
@@ -108,7 +109,8 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
         "disk", disk and disk["free"], answers.unknown(DISK), _disk_needed(wanted, answers)
     )
     yield memory(wanted, answers)
-    yield port(wanted, answers)
+    if wanted.role != "worker":
+        yield port(wanted, answers)
     yield from slots(wanted, answers)
     yield from tools(wanted, answers)
     yield gpus(wanted, answers)
@@ -200,12 +202,14 @@ def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield from compiler(wanted, found)
     delivery = wanted.deliveries.get(ENVIRONMENT)
     received = delivery is not None and delivery.receives
-    if (source.ref is None and source.pr is None) or received:
+    build = wanted.profile.build
+    if (source.ref is None and source.pr is None and not build.patches) or received:
         return
     if found["git"]:
         yield Finding("git", "ok", found["git"], "any")
     else:
-        say = "git is missing and the source is a repository; install git"
+        needs = "build.patches needs it" if build.patches else "the source is a repository"
+        say = f"git is missing and {needs}; install git"
         yield Finding("git", "failed", None, "any", say, "host", ("apt-get install git",))
 
 
@@ -262,6 +266,10 @@ def gpus(wanted: Deployment, answers: Answers) -> Finding:
         words = profile_gpus.words(answers)
         say = f"no GPU, and build.target is cuda ({words})"
         return Finding("gpu", "failed", words, needed, say)
+    each = processes_here(wanted.profile)
+    if wanted.member is not None and len(found) < each:
+        say = f"the group has {each} processes on each host, and this one has {len(found)} GPUs"
+        return Finding("gpu", "failed", found, each, say)
     return Finding("gpu", "ok", found, needed)
 
 
@@ -301,7 +309,7 @@ def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
         yield from passthrough.nodes(host, "container")
     yield from passthrough.versions(node, host)
     yield from compatibility.findings(wanted, answers, host["module"] or node["module"])
-    yield from passthrough.shm(host, wanted.profile.serve.tensor_parallel_size, behind)
+    yield from passthrough.shm(host, processes_here(wanted.profile), behind)
     conf = node["conf"]
     conf_path = conf["path"] if conf else "the container's conf"
     yield from passthrough.cuda(answers[CUDA], conf_path)

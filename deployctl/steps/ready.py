@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployctl.agent.wire.answers import HttpAnswer
+from deployctl.agent.wire.answers import HttpAnswer, UnitState
 from deployctl.errors import NotReady
 from deployctl.hosts.operations import network
 from deployctl.hosts.session import Call
@@ -28,6 +28,7 @@ from deployctl.steps.release import release_paths
 from deployctl.steps.servers import life
 from deployctl.steps.servers.process import identity, strangers, was_proven
 from deployctl.steps.servers.readiness import Readiness
+from deployctl.steps.servers.rendezvous import Following
 from deployctl.steps.servers.stopping import reachable
 from deployctl.vllm import json_text
 
@@ -46,6 +47,8 @@ class ReadyStep(Step):
     compared = ("seconds",)
 
     def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
+        if wanted.role == "worker":
+            return [facts.unit(wanted)]
         serve = wanted.profile.serve
         url = f"http://{reachable(serve.host)}:{serve.port}/v1/models"
         return [
@@ -56,10 +59,12 @@ class ReadyStep(Step):
         ]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        unit, port, health = answers[UNIT], answers[PORT], answers[HEALTH]
-        release = release_paths(wanted, answers).release
+        unit, release = answers[UNIT], release_paths(wanted, answers).release
         if unit["state"] != "running" or unit["release"] != release:
             return Plan("change", (Change("readiness", unit["state"], "ready"),))
+        if wanted.role == "worker":
+            return _rank(unit)
+        port, health = answers[PORT], answers[HEALTH]
         if strangers(port, unit) or not port["holders"] or not unit["kept"]:
             return Plan("check", reason="it runs and was not proven")
         if not was_proven(unit):
@@ -85,7 +90,8 @@ class ReadyStep(Step):
         return Plan("unchanged", reason=unknown, evidence=evidence)
 
     def prove(self, context: Context) -> Evidence:
-        readiness = Readiness(self, context)
+        worker = context.wanted.role == "worker"
+        readiness = Following(self, context) if worker else Readiness(self, context)
         try:
             return readiness.prove()
         except NotReady as failure:
@@ -95,6 +101,14 @@ class ReadyStep(Step):
     def sentence(self, ended: Mapping[str, Any]) -> str:
         pid = ended["evidence"].get("pid")
         return f"pid {pid}" if pid else ""
+
+
+def _rank(unit: UnitState) -> Plan:
+    """Of a rank without an API: its process is the one that was there when the head was proven."""
+    if not was_proven(unit):
+        return Plan("check", reason="the running process is not the one that was proven")
+    evidence = {**identity(unit), "started": unit["started"], "release": unit["release"]}
+    return Plan("unchanged", evidence=evidence)
 
 
 def served_names(answer: HttpAnswer) -> list[str]:

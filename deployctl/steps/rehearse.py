@@ -18,6 +18,7 @@ from deployctl.steps.facts import DRAFTER, GPUS, UNIT
 from deployctl.steps.gpus import gpu_snapshot, profile_gpus
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import (
+    ANSWERING,
     RELEASE_PARTS,
     Answers,
     Context,
@@ -59,6 +60,7 @@ class RehearseStep(Step):
 
     name = "rehearse"
     phase = "stage"
+    roles = ANSWERING
     failure = StagingFailed
     options = RehearseOptions
     uses = RELEASE_PARTS
@@ -67,7 +69,8 @@ class RehearseStep(Step):
     def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         rehearsed = Question(REHEARSED, Call(release_status.rehearsed, **wanted.unit_id))
         shm = facts.shared_memory()
-        return [rehearsed, shm, *gpu_snapshot.questions(wanted)]
+        place = facts.place(wanted)
+        return [rehearsed, shm, *place, *gpu_snapshot.questions(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         release = release_paths(wanted, answers).release

@@ -11,6 +11,7 @@ from deployctl.steps.models.sources import ROLES, drafter_identity, model_identi
 
 # How long to wait, how to stop and how to watch do not change what is served.
 NOT_SERVED = {"ready", "stop_grace", "liveness"}
+NOT_GROUPED = {"rendezvous", "clock_skew"}
 
 
 def identity_questions(wanted: Deployment) -> list[Question[Any]]:
@@ -23,7 +24,7 @@ def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
     """Everything a release is built from, as data; raises `Unanswered` where a part is unknown."""
     profile = wanted.profile
     drafter = profile.drafter
-    return {
+    found = {
         "environment": environment_key(wanted, answers),
         "model": model_identity(wanted, answers),
         "served_name": profile.model.served_name,
@@ -31,6 +32,12 @@ def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
         "speculative": drafter and drafter.model_dump(exclude={"model", "config", "warn_only"}),
         "serve": profile.serve.model_dump(exclude=NOT_SERVED),
     }
+    if profile.group is not None:
+        found["group"] = {
+            **profile.group.model_dump(exclude=NOT_GROUPED),
+            "hosts": [(host.member_address, host.interface) for host in profile.hosts],
+        }
+    return found
 
 
 def release_paths(wanted: Deployment, answers: Answers) -> ReleasePaths:

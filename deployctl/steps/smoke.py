@@ -8,6 +8,7 @@ from typing import Any
 from deployctl.config.checks import SmokeRequest, SmokeSettings
 from deployctl.errors import SmokeFailed, Undecided
 from deployctl.steps.interface import (
+    ANSWERING,
     SERVER,
     Answers,
     Context,
@@ -44,6 +45,7 @@ class SmokeStep(Step):
 
     name = "smoke"
     phase = "gate"
+    roles = ANSWERING
     failure = SmokeFailed
     needs_release = False
     uses = (SERVER,)

@@ -74,6 +74,8 @@ def test_the_release_is_launched_from_its_own_folder(bench: Bench) -> None:
     # While the script becomes the program it has none.
     environment = until("its environment", Path(f"/proc/{state['pid']}/environ").read_bytes)
     assert b"VLLM_NO_USAGE_STATS=1" in environment
+    key = bench.context(answers).release.environment_key
+    assert f"VLLM_CACHE_ROOT={bench.root}/compiled/{key}/vllm".encode() in environment
     assert STEP.plan(bench.wanted, answers).status == "unchanged"
 
 

@@ -107,6 +107,44 @@ def test_a_killed_supervisor_comes_back_with_a_new_server(
     until("the old one gone", lambda: not container.run(*look, check=False).stdout.strip())
 
 
+def test_what_waits_is_a_service_of_its_own_and_serves_as_that(
+    session: Session, container: Container
+) -> None:
+    """Two services take turns, and only the one that serves starts at boot."""
+    first = start(session)
+    argv = ["python3", "-c", SERVER.read_text()]
+    launcher = Path(__file__).with_name("warm_stand_in.py").read_text()
+    for turn, before in (("a", UNIT), ("b", f"deployctl-{NAME}::a.service")):
+        service = f"deployctl-{NAME}::{turn}.service"
+        release = f"r-{turn}"
+        wish = {"argv": argv, "release": release, "launcher": launcher}
+        warmed = session.call("units.warm", **TOY, **wish, python="/usr/bin/python3")
+        assert state(session)["pid"] == first["pid"]
+        group = container.run("cat", f"/proc/{warmed['pid']}/cgroup").stdout
+        shown = systemctl(container, "show", service, "--property=ActiveState,UnitFileState")
+        assert service in group
+        assert "ActiveState=active" in shown and "UnitFileState=enabled" not in shown
+        session.call("units.stop", **TOY, grace=1, spare=True)
+        first = session.call("units.start", **TOY, argv=argv, release=release)
+        assert (first["pid"], first["plain"], first["kind"]) == (warmed["pid"], None, "systemd")
+        # Without a reload, systemd learns of links at the next boot.
+        wanted = container.run("ls", "/etc/systemd/system/multi-user.target.wants").stdout
+        assert [name for name in wanted.split() if NAME in name] == [service]
+        gone = systemctl(container, "show", before, "--property=ActiveState")
+        assert "ActiveState=inactive" in gone
+    main = systemctl(container, "show", service, "--property=MainPID").strip().partition("=")[2]
+    container.run("kill", "-KILL", main)
+
+    def again() -> object:
+        found = state(session)
+        return found["state"] == "running" and found["pid"] != first["pid"] and found["supervised"]
+
+    until("a plain start by systemd", again, 120)
+    assert state(session)["warm"] is None
+    assert session.call("units.stop", **TOY)["state"] == "stopped"
+    assert "ActiveState=inactive" in systemctl(container, "show", service)
+
+
 def test_it_starts_again_with_the_container(
     lab: Lab, container: Container, session: Session
 ) -> None:

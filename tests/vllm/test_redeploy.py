@@ -15,8 +15,16 @@ def test_there_and_back(deployed: Demo) -> None:
     assert deployed.first is not None
     good = deployed.first.document["hosts"][0]["release"]
     with PollingClient(deployed.port) as client:
-        other = deployed.up("--set", "serve.args.max-num-seqs=4")
+        sets = ("serve.args.max-num-seqs=4", "switch.warm=true")
+        other = deployed.up(*(word for one in sets for word in ("--set", one)))
     assert other.code == 0, other.err
+    # The process that serves is the one that had imported vLLM beside the other.
+    launch = other.step("launch")["evidence"]
+    assert launch["plain"] is None
+    assert (launch["warm"]["method"], launch["warm"]["cuda"]) == ("spawn", False)
+    assert launch["warm"]["reason"] == "not a CUDA build" and launch["warm"]["devices"] == []
+    assert other.step("ready")["evidence"]["pid"] == launch["pid"]
+    assert launch["read_ahead"]["read"] == launch["read_ahead"]["bytes"] > 0
     (host,) = other.document["hosts"]
     assert host["release"] != good
     # A single question without an answer in time is a busy machine's, and no outage.

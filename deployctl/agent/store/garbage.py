@@ -21,7 +21,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("caches", "environments", "jobs", "models", "shipping", "wheels")
+KINDS = ("caches", "compiled", "environments", "jobs", "models", "shipping", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
@@ -38,12 +38,13 @@ def inventory(call: Call) -> Inventory:
         name: {unit: _unit(call, name, unit, seen) for unit in layout.units(call.root, name)}
         for name in profiles(call)
     }
-    caches, environments, works, models, shipping, wheels = (
+    caches, compiled, environments, works, models, shipping, wheels = (
         _stored(call, kind, seen) for kind in KINDS
     )
     return {
         "profiles": kept,
         "caches": caches,
+        "compiled": compiled,
         "environments": environments,
         "jobs": {name: _job(call, name, found["bytes"]) for name, found in works.items()},
         "models": models,

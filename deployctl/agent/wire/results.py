@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from . import answers, builds, gpus, jobs, shipping, stored
+from . import answers, builds, gpus, jobs, ranks, shipping, stored
 
 RESULTS: Dict[str, Any] = {
     "environment.build_user": builds.BuildUser,
@@ -55,6 +55,9 @@ RESULTS: Dict[str, Any] = {
     "passthrough.cuda": gpus.Cuda,
     "passthrough.look": gpus.Passthrough,
     "processes.describe": answers.Process,
+    "ranks.answer": ranks.Answered,
+    "ranks.place": ranks.Place,
+    "ranks.reach": List[ranks.Reached],
     "release_status.failed": Dict[str, Dict[str, Any]],
     "release_status.keep_log": stored.LogKept,
     "release_status.log": stored.KeptLog,

@@ -135,6 +135,7 @@ class Inventory(TypedDict):
 
     profiles: Dict[str, Dict[str, StoredUnit]]
     caches: Dict[str, Stored]
+    compiled: Dict[str, Stored]
     environments: Dict[str, Stored]
     jobs: Dict[str, StoredJob]
     models: Dict[str, Stored]

@@ -28,6 +28,8 @@ class Given:
     """The lines of the build section, where it is known what runs."""
     remarks: Sequence[str] = ()
     """What was found, as comments."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why a setting has its value, by its key."""
 
 
 def nothing(source: str, why: str) -> UsageError:

@@ -50,7 +50,7 @@ def build(package: Package | None, notes: list[str]) -> Iterator[str]:
     if target(package) == "cpu":
         absent = [name for name in UNUSED if name not in package["others"]]
         if absent:
-            yield "overrides:                          # not in the running environment either"
+            yield "overrides:                          # a CPU build works without these"
             yield from (f'  - "{name}; {NEVER}"' for name in absent)
 
 

@@ -30,6 +30,7 @@ OWN = {
 }
 """vLLM's options that a profile has as settings of its own: the key, and how it is read."""
 ELSEWHERE = {"served-model-name", "revision", "api-key", "speculative-config"}
+TOKENS = "num_speculative_tokens"
 WITHOUT_MODEL = {"ngram", "mtp", "suffix"}
 
 
@@ -65,7 +66,7 @@ def draft(
         "",
         "model:",
         *_indented(_model(arguments, served)),
-        *_drafter(arguments, notes),
+        *_drafter(given, arguments, notes),
         "",
         "build:",
         *_indented(_build(given, notes)),
@@ -106,7 +107,7 @@ def _source(model: str, revision: str | None = None) -> Iterator[str]:
         yield f"revision: {scalar(revision)}"
 
 
-def _drafter(arguments: Arguments, notes: list[str]) -> Iterator[str]:
+def _drafter(given: Given, arguments: Arguments, notes: list[str]) -> Iterator[str]:
     text = arguments.one("speculative-config")
     if text is None:
         return
@@ -129,7 +130,7 @@ def _drafter(arguments: Arguments, notes: list[str]) -> Iterator[str]:
         yield from ("  model:", *(f"    {line}" for line in _source(str(model), revision)))
     elif model:
         config["model"] = model
-    yield f"  num_speculative_tokens: {scalar(tokens)}"
+    yield _reasoned(f"  {TOKENS}: {scalar(tokens)}", TOKENS, given)
     if config:
         yield "  speculative:"
         yield from (f"    {key}: {json.dumps(value)}" for key, value in config.items())
@@ -163,7 +164,7 @@ def _serve(given: Given, arguments: Arguments, notes: list[str]) -> Iterator[str
     for name, value in arguments.options.items():
         if name in OWN and isinstance(value, list) and len(value) == 1:
             key, kind = OWN[name]
-            yield f"{key}: {scalar(_read(value[0], kind, name))}"
+            yield _reasoned(f"{key}: {scalar(_read(value[0], kind, name))}", key, given)
         elif name not in ELSEWHERE:
             further[name] = value
     if further:
@@ -189,6 +190,12 @@ def _variables(env: Mapping[str, str], named: Sequence[str], notes: list[str]) -
         notes.append(
             f"secrets are not written: set {', '.join(sorted(secret))} where deployctl runs"
         )
+
+
+def _reasoned(line: str, key: str, given: Given) -> str:
+    """A line with why, where that is known."""
+    reason = given.reasons.get(key)
+    return f"{line:<30}  # {_one_line(reason)}" if reason else line
 
 
 def _gpus(visible: str | None) -> list[int] | None:

@@ -17,7 +17,8 @@ ENDS = re.compile(r"^(\d?>>?|&>>?|<|\d?>&\d)")
 API_SERVER = "vllm.entrypoints.openai.api_server"
 DOCKER = ("docker", "podman", "nerdctl")
 DOCKER_SWITCHES = {"-d", "--detach", "--rm", "-i", "-t", "-it", "-ti", "--init", "--privileged",
-                   "--read-only", "-itd", "-dit", "--interactive", "--tty"}  # fmt: skip
+                   "--read-only", "-itd", "-dit", "--interactive", "--tty", "--replace",
+                   "-P", "--publish-all", "--no-healthcheck", "--oom-kill-disable"}  # fmt: skip
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?[-=]([^}]*))?\}|(\w+))")
 
 
@@ -133,6 +134,7 @@ def _container(words: Sequence[str], env: Mapping[str, str], notes: Sequence[str
         return None
     found, given = dict(env), list(words[words.index("run") + 1 :])
     gpus: str | None = None
+    more = list(notes)
     while given and given[0].startswith("-"):
         name, equals, value = given.pop(0).partition("=")
         if name in DOCKER_SWITCHES:
@@ -141,6 +143,10 @@ def _container(words: Sequence[str], env: Mapping[str, str], notes: Sequence[str
         if name in ("-e", "--env") and "=" in value:
             variable, _, text = value.partition("=")
             found[variable] = text
+        elif name == "--env-file":
+            more.append(f"variables of {value} are not read")
+        elif name in ("-p", "--publish") and _moved(value):
+            more.append(f"the container's port is published as {value}: the profile has its own")
         elif name == "--gpus":
             gpus = value
     if not given or "vllm" not in " ".join(given):
@@ -148,7 +154,13 @@ def _container(words: Sequence[str], env: Mapping[str, str], notes: Sequence[str
     image, arguments = given[0], given[1:]
     at = served(arguments)
     argv = arguments if at is None else arguments[at:]
-    return Given(argv, found, None, image, devices(gpus), notes)
+    return Given(argv, found, None, image, devices(gpus), more)
+
+
+def _moved(published: str) -> bool:
+    """Whether Docker's `[ADDRESS:]PORT:PORT` gives a port another number."""
+    *_, outside, inside = ["", *published.split(":")]
+    return bool(outside) and outside != inside
 
 
 def devices(text: str | None) -> list[int] | None:

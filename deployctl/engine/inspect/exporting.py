@@ -19,7 +19,8 @@ from deployctl.steps import facts
 from deployctl.steps.identity import unit_home
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.models import sources
-from deployctl.steps.servers.serving import gpus_needed, secrets, serve_settings
+from deployctl.steps.servers.ranks import processes_here
+from deployctl.steps.servers.serving import secrets, serve_settings
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.serving.command import command, environment
 from deployctl.vllm.serving.knowledge import read
@@ -170,7 +171,7 @@ def _gpus(profile: Profile) -> int:
     """GPUs that one server needs."""
     if profile.build.target != "cuda" or profile.serve.gpus == []:
         return 0
-    return gpus_needed(profile.serve)
+    return processes_here(profile)
 
 
 def _drafter_config(wanted: Deployment, given: Path | None) -> str | None:

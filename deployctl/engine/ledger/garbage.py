@@ -90,6 +90,7 @@ def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
         "models": inventory["models"],
         "jobs": inventory["jobs"],
         "caches": inventory["caches"],
+        "compiled": inventory["compiled"],
         "shipping": inventory["shipping"],
     }
     for kind, entries in shared.items():

@@ -14,6 +14,7 @@ from deployctl.config.profile import Profile
 from deployctl.errors import StagingFailed, UsageError
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Deployment
+from deployctl.steps.servers.ranks import member
 
 PREVIOUS = "previous"
 UNKNOWN_KEY = "extra_forbidden"
@@ -72,7 +73,8 @@ def previous_deployment(
         named |= {name: getattr(wanted.profile, name) for name in FLEET}
         profile = kept_profile(manifest["wanted"]).model_copy(update=named)
         environment = str(manifest["identity"]["environment"])
-    except (ValidationError, KeyError, TypeError) as error:
+        part = member(profile, wanted.host.name)
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
         raise StagingFailed(
             wanted.host.name,
             "rollback",
@@ -84,6 +86,7 @@ def previous_deployment(
         wanted,
         profile=profile,
         skip=frozenset(manifest.get("skip", ())),
+        member=part,
         pinned=ReleasePaths(profile.name, release, environment, wanted.unit),
     )
 

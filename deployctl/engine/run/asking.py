@@ -11,9 +11,10 @@ from typing import Any
 
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
-from deployctl.engine.run import events, front
+from deployctl.engine.run import events, front, together
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.front import Front
+from deployctl.engine.run.members import Members
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.pair import Pair
 from deployctl.engine.run.plan import (
@@ -49,8 +50,11 @@ class Asking:
     resolution: Resolution
     turns: Turns
     meeting: Meeting
+    members: Members
     pair: Pair | None = field(default=None, init=False)
     """The two units that it goes between, where the profile has two."""
+    astray: bool = field(default=False, init=False)
+    """Whether another release is current here than on the head of its group."""
 
     def ask(self, connected: Connected) -> Answers:
         """Take the lock and ask everything, in one round trip where the lock is free."""
@@ -62,8 +66,8 @@ class Asking:
             answers = self._settled(connected, asked, self._locked(connected, asked))
         if not release:
             self.wanted, answers = self.meeting.settle(connected, self.steps, self.wanted, answers)
-            return answers
-        answers = self._pin(connected, answers, release)
+            return self._led(answers)
+        answers = self._pin(connected, self._led(answers), release)
         rollback.refuse_damaged(self.wanted, answers[RELEASES])
         return answers
 
@@ -133,18 +137,35 @@ class Asking:
         )
         return answers
 
+    def _led(self, answers: Answers) -> Answers:
+        """The answers, with what is current on the head of its group."""
+        answers, self.astray = together.led(self.members, self.record.host, answers)
+        return answers
+
     def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
         """Turn to an earlier release: nothing is staged for it, and its questions are its own."""
+        current = answers[RELEASES]["current"]
+        if not self.members.alone:
+            release = self._agreed(answers, release)
         self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)
         self.record.earlier = True
         self.steps = [s for s in self.steps if s.phase != "stage" or not s.needs_release]
-        return ask(connected, questions(self.steps, self.wanted))[0]
+        answers = ask(connected, questions(self.steps, self.wanted))[0]
+        return answers if self.members.alone else together.with_current(answers, current)
+
+    def _agreed(self, answers: Answers, release: str) -> str:
+        """The release that the head finds under a name."""
+        own = ""
+        if self.wanted.role == "head":
+            own = rollback.resolve(self.wanted.profile.name, answers[RELEASES], release)
+        return str(together.agreed(self.members, self.record.host, f"release {release}", own))
 
     def _unless_known_to_fail(self, connected: Connected, answers: Answers) -> Answers:
         """Turn to what is current where the wanted release failed before; it may need healing."""
         if self.pair is not None or known_releases(answers)["current"] is None:
             return answers
-        return self._pin(connected, answers, CURRENT) if self._declined(answers) else answers
+        declined = self.members.any(self.record.host, "declined", self._declined(answers))
+        return self._pin(connected, answers, CURRENT) if declined else answers
 
     def _declined(self, answers: Answers) -> bool:
         """Whether the wanted release failed before, and nothing has changed since."""

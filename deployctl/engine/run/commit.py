@@ -3,6 +3,7 @@ prepared."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from deployctl.agent.wire.stored import Written
@@ -27,12 +28,31 @@ def commit(run: RunRecord, work: Work, plan: HostPlan) -> None:
     requests: list[Call[Any]] = []
     if starts or (gates_only and _serves_release(work)):
         requests.append(_seal(run, work, gates_only))
-    if starts:
+    if starts and work.wanted.member is not None:
+        _ask(work, requests)
+        _point_together(work, work.wanted.member.rank)
+        requests = []
+    elif starts:
         requests.append(switch.point(work.release))
     elif any(map(plan.has, RELEASE_PARTS)) and not switch.manifest_of(work, work.release.release):
         requests.append(_prepared(run, work))
     if starts:
         record.changed = record.changed or plan.current != work.release.release
+    _ask(work, requests)
+
+
+def _point_together(work: Work, rank: int) -> None:
+    """Make it current once it is sealed on every rank's host; on the head's, which decides, first.
+    Raises `PeerFailed`."""
+    work.peers.meet("sealed")
+    if rank:
+        work.peers.meet("current")
+    _ask(work, [switch.point(work.release)])
+    if not rank:
+        work.peers.meet("current")
+
+
+def _ask(work: Work, requests: Sequence[Call[Any]]) -> None:
     for answer in work.connected.session.ask(requests) if requests else ():
         known(answer)
 

@@ -20,8 +20,9 @@ from deployctl.engine.run import events, front, next_steps
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.hooks import Hooks
+from deployctl.engine.run.members import Members
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.placement import groups, placements
+from deployctl.engine.run.placement import Group, groups, placements
 from deployctl.engine.run.plan import HostPlan, ask, concerned, make, questions, select, stays
 from deployctl.engine.run.pool import Job, Slots
 from deployctl.engine.run.record import HostRecord, RunRecord, outcome
@@ -29,6 +30,7 @@ from deployctl.engine.run.replica import Replica
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.routing import Routing
 from deployctl.engine.run.signals import Signals
+from deployctl.engine.run.together import own_steps
 from deployctl.engine.run.turns import HeldBack, Turns
 from deployctl.engine.run.worker import Worker
 from deployctl.engine.shipping.meeting import Meeting
@@ -39,6 +41,7 @@ from deployctl.steps import registry
 from deployctl.steps.identity import MAIN
 from deployctl.steps.interface import STOPPED, Deployment, Step
 from deployctl.steps.servers import siblings
+from deployctl.steps.servers.ranks import member
 
 HEARS = 0.05
 """Seconds after which a signal is heard for certain."""
@@ -57,7 +60,14 @@ def deployments(profile: Profile, playbook: Playbook, options: Options) -> list[
     for name, given in options.steps.items():
         merged[name] = {**merged.get(name, {}), **given}
     return [
-        Deployment(profile, host, merged, options.skip, options.check_gates)
+        Deployment(
+            profile,
+            host,
+            merged,
+            options.skip,
+            options.check_gates,
+            member=member(profile, host.name),
+        )
         for host in profile.hosts
     ]
 
@@ -85,15 +95,28 @@ def run(
     if not options.release and playbook.release != "wanted":
         options = replace(options, release=playbook.release)
     token = Token()
-    slots_free = Slots(options.parallel)
     placed = groups(placements(profile))
+    slots_free = Slots(max(options.parallel, *(len(group.hosts) for group in placed)))
     how = Recreate() if _stops(steps) else strategy(profile)
     turns = Turns(how, placed, slots_free, options.fail_fast, profile.roll)
     routing = None if _stops(steps) else Routing.of(profile)
     meeting = Meeting(profile, slots_free)
     resolution = Resolution(names)
+    ranks = members_of(placed, steps, slots_free)
     workers = [
-        Worker(record, host, wanted, steps, options, listen, resolution, turns, meeting, hooks)
+        Worker(
+            record,
+            host,
+            wanted,
+            own_steps(steps, wanted),
+            options,
+            listen,
+            resolution,
+            turns,
+            meeting,
+            ranks[host.host],
+            hooks,
+        )
         for wanted, host in zip(deployments(profile, playbook, options), hosts, strict=True)
     ]
     if routing is not None:
@@ -107,6 +130,15 @@ def run(
     record.seconds = time.monotonic() - began
     listen(events.RunEnded(record))
     return record
+
+
+def members_of(placed: Sequence[Group], steps: Sequence[Step], slots: Slots) -> dict[str, Members]:
+    """The group of each host, as its ranks meet; to stop, none waits for another."""
+    found: dict[str, Members] = {}
+    for group in placed:
+        whole = Members(group.hosts, slots)
+        found |= {host: Members((host,), slots) if _stops(steps) else whole for host in group.hosts}
+    return found
 
 
 def _stops(steps: Sequence[Step]) -> bool:
@@ -177,6 +209,8 @@ def _host(worker: Worker) -> None:
         record.error = bugs.internal(record.host, error)
     worker.resolution.asked(record.host)
     worker.meeting.left(record.host, record.error)
+    gone = record.error.what if record.error else record.held_back or "it has ended"
+    worker.members.left(record.host, gone)
     worker.turns.ended(record.host, record.error is not None)
     next_steps.complete(record, profile)
     record.ended = True
@@ -229,7 +263,7 @@ def _plan(
         answers, _ = ask(connected, asked)
         wanted, answers = settle(resolution, connected, steps, wanted, asked, answers, free)
         wanted, answers = meeting.settle(connected, steps, wanted, answers)
-        return make(concerned(steps, wanted, answers), wanted, answers)
+        return make(concerned(own_steps(steps, wanted), wanted, answers), wanted, answers)
 
     how, serves = strategy(wanted.profile), front.serving(connected.session, wanted)
     if not how.beside:

@@ -38,6 +38,7 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
+from deployctl.steps.member import NoPeers, Peers
 from deployctl.steps.servers.stopping import reachable
 
 
@@ -58,6 +59,8 @@ class Work:
     beside: bool = False
     """Whether it is started beside what serves: clients reach none of it before it has passed."""
     courier: Courier = field(default_factory=NoCourier)
+    peers: Peers = field(default_factory=NoPeers)
+    """The other ranks of its group."""
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""
 
@@ -81,6 +84,7 @@ class Work:
             log=log,
             evidence=self.evidence,
             courier=self.courier,
+            peers=self.peers,
             base_url=self.base_url,
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.steps.interface import Role
+from deployctl.steps.member import Role
 
 SERVER = "server"
 """The name of a profile's only unit."""
@@ -37,13 +37,24 @@ class Group:
     def head(self) -> Placement:
         return self.placements[0]
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts in the order of their ranks."""
+        return tuple(placed.host.name for placed in self.placements)
+
 
 def placements(profile: Profile) -> tuple[Placement, ...]:
     """Every unit of a profile, in the order of its hosts."""
     serve = profile.serve
     gpus = None if serve.gpus is None else tuple(serve.gpus)
+    if profile.group is None:
+        return tuple(
+            Placement(host, SERVER, "server", host.name, 0, serve.port, gpus)
+            for host in profile.hosts
+        )
     return tuple(
-        Placement(host, SERVER, "server", host.name, 0, serve.port, gpus) for host in profile.hosts
+        Placement(host, SERVER, "worker" if rank else "head", profile.name, rank, serve.port, gpus)
+        for rank, host in enumerate(profile.hosts)
     )
 
 

@@ -15,11 +15,9 @@ from deployctl.engine.run.routing import Routing
 from deployctl.errors import DeployError
 from deployctl.hosts.operations import units
 from deployctl.steps.facts import release_state
+from deployctl.steps.routers.words import JOINS, LEAVES
 from deployctl.steps.servers import in_flight
 from deployctl.steps.servers.process import RUNNING, was_proven
-
-LEAVES, JOINS = "leave", "join"
-"""The names in a record of what it does."""
 
 
 class Replica:

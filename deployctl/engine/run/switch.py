@@ -21,6 +21,7 @@ from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.plan import HostPlan, PlannedStep
 from deployctl.engine.run.record import RunRecord, StepRecord
+from deployctl.engine.run.together import lost
 from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call
@@ -28,6 +29,7 @@ from deployctl.steps import registry
 from deployctl.steps.facts import known_releases, known_unit
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import SERVER, SERVICE, Change, Plan
+from deployctl.steps.member import PeerFailed, Peers
 from deployctl.steps.servers.stopping import REQUESTS, stop_unit
 
 RESTORED = "restore-"
@@ -44,11 +46,11 @@ def carry_out(
 ) -> DeployError | None:
     """Every step in order until one fails; its error, or None when all passed. `turn` is called
     before the first that may touch what serves."""
-    waits = True
+    waits, together = True, work.wanted.member is not None
     replaces = _serves(work) and plan.has(SERVICE)
     for planned in plan.steps:
         switches = planned.step.phase == "switch" and planned.plan.status in ("change", "unknown")
-        if switches and waits:
+        if planned.step.phase == "switch" and (switches or together) and waits:
             turn()
             waits = False
             if replaces:
@@ -57,14 +59,36 @@ def carry_out(
             _note(run, work, "switching", step=planned.step.name)
         if switches and replaces:
             work.downtime.interrupted()
-        ended = _run(work, planned)
+        try:
+            ended = _in_turn(work, planned)
+        except PeerFailed as error:
+            return lost(work.wanted.host.name, planned.step.name, error)
         if ended.error is not None:
             return ended.error
         if planned.step.phase == "stage" and ended.status == "changed":
             _note(run, work, "staging")
         if SERVICE in planned.step.produces:
             work.downtime.served()
+    try:
+        work.peers.meet("passed")
+    except PeerFailed as error:
+        return lost(work.wanted.host.name, plan.steps[-1].step.name if plan.steps else "", error)
     return None
+
+
+def _in_turn(work: Work, planned: PlannedStep) -> StepRecord:
+    """A step that touches what serves begins on all ranks together; where the head is to be done
+    with it first, on that alone. Raises `PeerFailed`."""
+    step, rank = planned.step, work.wanted.member and work.wanted.member.rank
+    if step.phase != "switch":
+        return _run(work, planned)
+    work.peers.meet(step.name)
+    if step.head_first and rank:
+        work.peers.meet(f"{step.name} of the head")
+    ended = _run(work, planned)
+    if step.head_first and not rank and ended.error is None:
+        work.peers.meet(f"{step.name} of the head")
+    return ended
 
 
 def _warm_up(work: Work, plan: HostPlan) -> None:
@@ -108,14 +132,22 @@ def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -
     phases = {p.step.name: p.step.phase for p in plan.steps}
     if "switch" not in phases.values():
         return False
-    reached = [
-        s for s in work.record.steps if s.attempted and s.status in ("changed", "failed", "unknown")
-    ]
-    touched = any(phases.get(record.step) == "switch" for record in reached)
+    touched = was_touched(work, plan)
     unit = known_unit(work.answers)
     unproven = unit["release"] != current or unit["state"] != "running"
-    past_staging = any(phases.get(record.step) in ("switch", "gate") for record in reached)
+    past_staging = any(phases.get(one.step) in ("switch", "gate") for one in _reached(work))
     return touched or (unproven and (astray or past_staging))
+
+
+def was_touched(work: Work, plan: HostPlan) -> bool:
+    """Whether a step has begun that may end what serves."""
+    phases = {p.step.name: p.step.phase for p in plan.steps}
+    return any(phases.get(one.step) == "switch" for one in _reached(work))
+
+
+def _reached(work: Work) -> list[StepRecord]:
+    effects = ("changed", "failed", "unknown")
+    return [s for s in work.record.steps if s.attempted and s.status in effects]
 
 
 def manifest_of(work: Work, release: str) -> dict[str, Any]:
@@ -123,10 +155,10 @@ def manifest_of(work: Work, release: str) -> dict[str, Any]:
     return dict(known_releases(work.answers)["releases"].get(release) or {})
 
 
-def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
-    """Bring the previous release back and prove it ready. The record says whether it is."""
-    previous = str(plan.current)
-    session, host = work.connected.session, work.wanted.host.name
+def restore(run: RunRecord, work: Work, plan: HostPlan, why: str, peers: Peers) -> None:
+    """Bring the previous release back and prove it ready. The record says whether it is. Of a group
+    all ranks do it together: `peers` are the others during the rollback."""
+    previous, host = str(plan.current), work.wanted.host.name
     try:
         wanted = previous_deployment(work.wanted, previous, manifest_of(work, previous))
     except StepError as error:
@@ -146,23 +178,43 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str) -> None:
         record=replace(work.record, steps=[]),
         hooks=work.hooks.lenient(),
         evidence={},
+        peers=peers,
         url="",
     )
     work.downtime.interrupted()
     try:
-        stopped = stop_unit(session, wanted)
+        work.record.rollback_error = _bring_back(back, work.release.release)
     except (RemoteError, ConnectionLost) as error:
         work.record.rollback_error = error
-        return
+    except PeerFailed as error:
+        work.record.rollback_error = lost(host, RESTORED.rstrip("-"), error)
+    else:
+        if work.record.rollback_error is None:
+            work.downtime.served()
+            work.record.restored = True
+    finally:
+        work.record.steps += [
+            replace(ended, step=f"{RESTORED}{ended.step}") for ended in back.record.steps
+        ]
+
+
+def _bring_back(back: Work, failed: str) -> DeployError | None:
+    """Stop what failed, and start the release of before; why that did not work, if it did not.
+    Raises `PeerFailed`."""
+    rank = back.wanted.member and back.wanted.member.rank
+    if rank:
+        back.peers.meet("stopped by the head")
+    stopped = stop_unit(back.connected.session, back.wanted)
+    if not rank:
+        back.peers.meet("stopped by the head")
     # The first step starts the server: what it took the place of is its evidence.
     back.evidence[registry.making(SERVER)[0].name] = {REQUESTS: stopped["requests"]}
-    because = f"release {work.release.release} failed"
+    because = f"release {failed} failed"
     for step in registry.making(SERVER, SERVICE):
-        change = Change("serving release", work.release.release, previous, because)
+        back.peers.meet(step.name)
+        change = Change("serving release", failed, back.release.release, because)
         ended = run_step(back, PlannedStep(step, Plan("change", (change,))))
-        work.record.steps.append(replace(ended, step=f"{RESTORED}{ended.step}"))
         if ended.error is not None:
-            work.record.rollback_error = ended.error
-            return
-    work.downtime.served()
-    work.record.restored = True
+            return ended.error
+    back.peers.meet("restored")
+    return None

@@ -31,6 +31,7 @@ class Turns:
         self.slots = slots
         self._strategy = strategy
         self._fail_fast = fail_fast
+        self._joined = any(len(group.placements) > 1 for group in groups)
         self._wait = roll.wait if roll else 0.0
         self.on_failure = roll.on_failure if roll else "stop"
         self._group = {p.host.name: group.name for group in groups for p in group.placements}
@@ -50,9 +51,10 @@ class Turns:
                 self._check_failed()
 
     def bound(self, moving: bool) -> bool:
-        """Whether hosts of this run wait for each other while they hold their locks: for a wave, or
-        with `moving` for what a name stands for."""
-        return len(self._group) > 1 and (self._strategy.together or moving)
+        """Whether hosts of this run wait for each other while they hold their locks: for a wave, as
+        ranks of a group, or with `moving` for what a name stands for."""
+        waits = self._strategy.together or self._joined or moving
+        return len(self._group) > 1 and waits
 
     def lock(self, host: str) -> None:
         """Wait until every host whose name comes before this one's has its lock, or has ended.
@@ -143,7 +145,9 @@ class Turns:
         if not all(one in self._waiting | self._ended | self._passed for one in self._group):
             return False
         if self._waves is None:
-            self._waves = self._strategy.waves([*self._plans.values()])
+            order = dict.fromkeys(self._group.values())
+            known = [self._plans[group] for group in order if group in self._plans]
+            self._waves = self._strategy.waves(known)
         before = self._waves[: self._wave(host)]
         done = {group for group in self._plans if self._is_done(group)}
         return all(group in done for wave in before for group in wave)

@@ -23,6 +23,7 @@ from deployctl.engine.run import (
     recovery,
     switch,
     target,
+    together,
 )
 from deployctl.engine.run.asking import Asking
 from deployctl.engine.run.commit import commit
@@ -30,6 +31,7 @@ from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.hooks import Hooks
+from deployctl.engine.run.members import BACK, TRY
 from deployctl.engine.run.plan import (
     HostPlan,
     concerned,
@@ -45,6 +47,8 @@ from deployctl.errors import (
     HostError,
     Interrupted,
     LockHeld,
+    NotReady,
+    RemoteError,
 )
 from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call, known
@@ -56,7 +60,9 @@ from deployctl.steps.interface import (
     Deployment,
     Unanswered,
 )
+from deployctl.steps.member import PeerFailed
 from deployctl.steps.servers.process import was_proven
+from deployctl.steps.servers.stopping import stop_unit
 
 
 @dataclass
@@ -98,6 +104,8 @@ class Worker(Asking):
             self.listen(events.HostStarted(self.record.host, time.monotonic() - began))
             cancel.check()
             self._carry_out(connected, answers)
+        except PeerFailed as error:
+            self.record.held_back = str(error)
         except Unanswered as error:
             self.record.error = unanswered(self.record.host, error)
             self._note_refused(connected, self.record.error)
@@ -126,7 +134,7 @@ class Worker(Asking):
     def _carry_out(self, connected: Connected, answers: Answers) -> None:
         target.check_serving(self.steps, self.wanted, self.run_record.profile, answers)
         self.steps = concerned(self.steps, self.wanted, answers)
-        plan = make(self.steps, self.wanted, answers)
+        plan = self._plan(answers)
         self.record.release = plan.release
         self.record.previous = plan.current if self.pair is None else self.pair.current
         unit = answers.get(UNIT)
@@ -144,11 +152,12 @@ class Worker(Asking):
                 self.hooks,
                 beside=self.pair is not None and self.pair.handover.unit != self.pair.front.live,
                 courier=self.meeting,
+                peers=self.members.at(self.record.host),
             )
             self.meeting.attend(work.context("share"))
             self.record.release = work.release.release
             dead = self._close_dead(work)
-            if plan.idle and _points_right(work, plan):
+            if plan.idle and _points_right(work, plan) and not self.astray:
                 for planned in plan.steps:
                     run_step(work, planned)
                 self._settle(work, plan)
@@ -160,6 +169,15 @@ class Worker(Asking):
                 self._stay()
         names = [step.name for step in self.steps]
         self.record.note_skipped(names, self.wanted.skip, switch.RESTORED)
+
+    def _plan(self, answers: Answers) -> HostPlan:
+        """The plan; of a group all ranks start, or none does."""
+        plan = make(self.steps, self.wanted, answers)
+        why = together.why_all_start(self.members, self.record.host, plan)
+        if why:
+            self.wanted = replace(self.wanted, restart=why)
+            plan = make(self.steps, self.wanted, answers)
+        return together.checked(self.members, self.record.host, plan, self.astray)
 
     def _close_dead(self, work: Work) -> recovery.Dead | None:
         """Close the ledger's open entry; while we hold the lock, its run cannot be alive."""
@@ -206,13 +224,9 @@ class Worker(Asking):
                 session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
 
     def _attempt(self, work: Work, plan: HostPlan, dead: recovery.Dead | None) -> None:
-        if dead is not None and recovery.must_go_back(dead, work.release.release, plan.current):
-            failure: DeployError | None = HostError(
-                self.record.host,
-                f"release {dead.release} failed, and {recovery.sentence(dead)}",
-                dead.why,
-                "its rollback was finished; run again to retry that release",
-            )
+        back = dead if self._died_going_back(dead, work, plan) else None
+        if self.members.any(self.record.host, "goes back", back is not None):
+            failure: DeployError | None = _unfinished(self.record.host, back)
         else:
             try:
                 failure = self._carry_out_steps(work, plan)
@@ -221,25 +235,50 @@ class Worker(Asking):
                 return
         if failure is None:
             with cancel.shielded():
-                commit(self.run_record, work, plan)
+                try:
+                    commit(self.run_record, work, plan)
+                except PeerFailed as error:
+                    self.record.error = together.lost(self.record.host, "commit", error)
+                    return
             if work.beside and self.pair is not None and plan.has(SERVER):
                 self.pair.hand_over(self.run_record, work)
             return
         self.record.error = failure
+        self.members.failed(self.record.host, TRY, failure.what)
         failed_release.keep(self.run_record, work, failure)
         if work.beside and self.pair is not None:
             self.pair.give_up(work, plan, failure, self.options.keep_failed)
             return
         astray = dead is not None and dead.phase != "staging"
-        if not switch.may_restore(work, plan, failure, astray) or self.options.keep_failed:
+        if not self._goes_back(work, plan, switch.may_restore(work, plan, failure, astray)):
             self.record.error = interruption.told(work, plan, failure)
             if plan.has(SERVER):
                 self.record.still_serving = interruption.still_serving(work)
             return
         try:
-            switch.restore(self.run_record, work, plan, failure.what)
+            peers = self.members.at(self.record.host, BACK)
+            switch.restore(self.run_record, work, plan, failure.what, peers)
         except Cancelled:
             raise interruption.interrupted_twice(work, plan) from None
+
+    @staticmethod
+    def _died_going_back(dead: recovery.Dead | None, work: Work, plan: HostPlan) -> bool:
+        return dead is not None and recovery.must_go_back(dead, work.release.release, plan.current)
+
+    def _goes_back(self, work: Work, plan: HostPlan, restores: bool) -> bool:
+        """Whether the release of before is brought back; of a group on all hosts, or on none. A
+        rank that the others have left serves nothing, and is stopped."""
+        restores = restores and not self.options.keep_failed
+        able = plan.current is not None and bool(switch.manifest_of(work, plan.current))
+        try:
+            return together.goes_back(self.members, self.record.host, restores, able)
+        except PeerFailed as error:
+            text = f"{error}: the group cannot go back"
+            self.listen(events.StepNote(self.record.host, "restore", text))
+            if switch.was_touched(work, plan) and not self.options.keep_failed:
+                with suppress(ConnectionLost, RemoteError):
+                    stop_unit(work.connected.session, work.wanted)
+            return False
 
     def _carry_out_steps(self, work: Work, plan: HostPlan) -> DeployError | None:
         if plan.impossible is not None:
@@ -259,9 +298,13 @@ class Worker(Asking):
             )
 
     def _turn(self, work: Work) -> None:
-        """Everything is staged: wait for the wave in which this group switches, and send it no
-        further requests."""
+        """Everything is staged: wait for the wave in which this group switches and for its other
+        ranks, and send it no further requests."""
         self.turns.switch(self.record.host)
+        try:
+            self.members.at(self.record.host).meet("staged")
+        except PeerFailed as error:
+            raise HeldBack(str(error)) from error
         if self.replica is not None:
             self.replica.leave(work)
 
@@ -284,7 +327,8 @@ class Worker(Asking):
         self.turns.back(self.record.host)
         if self.replica is not None:
             self.replica.leave(work)
-        switch.restore(self.run_record, work, plan, f"{failed} failed")
+        peers = self.members.at(self.record.host, BACK)
+        switch.restore(self.run_record, work, plan, f"{failed} failed", peers)
         if self.record.restored:
             pointed = replace(work.release, release=str(before))
             known(work.connected.session.ask((switch.point(pointed),))[0])
@@ -310,6 +354,18 @@ class Worker(Asking):
                 environment=work.release.environment_key,
             )
         ]
+
+
+def _unfinished(host: str, dead: recovery.Dead | None) -> DeployError:
+    """Why a run goes back before it tries anything: one that died had begun to."""
+    if dead is None:
+        return NotReady(host, "restore", "another rank has a rollback to finish")
+    return HostError(
+        host,
+        f"release {dead.release} failed, and {recovery.sentence(dead)}",
+        dead.why,
+        "its rollback was finished; run again to retry that release",
+    )
 
 
 def reach(wanted: Deployment) -> Connected:

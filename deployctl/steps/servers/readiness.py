@@ -12,10 +12,12 @@ from deployctl.hosts.operations import gpu, network, units
 from deployctl.hosts.session import Call, known
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
+from deployctl.steps.member import PeerFailed
 from deployctl.steps.models.loaded_drafter import loaded_drafter
 from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
+from deployctl.steps.servers.rendezvous import READY, Rendezvous
 from deployctl.steps.servers.stopping import base_url, stop_unit
 from deployctl.vllm.client.client import Request
 from deployctl.vllm.client.outcome import RequestFailed
@@ -30,6 +32,7 @@ EXIT_AFTER_ENGINE = 8.0
 """Seconds within which an API server ends after its engine died (measured: 5 to 6)."""
 KEPT_LOG = 1 << 20
 TOKENS = 4
+CONNECT = "see whether the hosts reach each other: deployctl plan, and the logs of all ranks"
 
 
 class Readiness:
@@ -40,6 +43,7 @@ class Readiness:
         self.profile, self.unit_id = context.wanted.profile, context.wanted.unit_id
         self.began = time.monotonic()
         self.startup = Startup()
+        self.rendezvous = Rendezvous(context)
         self.offset = 0
         self.text = ""
         self.effort = Effort(self.began)
@@ -51,7 +55,10 @@ class Readiness:
 
     def prove(self) -> dict[str, Any]:
         """Until a completion has come back from the process that was started."""
-        unit = self._until_listening()
+        try:
+            unit = self._until_listening()
+        except PeerFailed as error:
+            raise self._lost(error) from error
         self._check_name()
         drafter = self._check_drafter(unit)
         completion = self._complete(unit)
@@ -59,6 +66,7 @@ class Readiness:
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
             raise self._failure("the server restarted during the check", last)
         self.context.session.call(units.keep, **self.unit_id, **identity(unit))
+        self.context.peers.tell(READY, READY)
         seconds = time.monotonic() - self.began
         return {
             **identity(unit),
@@ -112,6 +120,9 @@ class Readiness:
             if port["holders"] and self._healthy(unit):
                 return unit
             self._note_progress(unit)
+            missing, why = self.rendezvous.overdue()
+            if missing:
+                raise self._failure(missing, unit, next=CONNECT, why=why, known=False)
             now = time.monotonic()
             phase = f"phase {self.startup.phase}{self.health}"
             if now - self.effort.since > ready.stall:
@@ -123,6 +134,10 @@ class Readiness:
             # While this machine stood still, nothing was checked: that does not count as silence of
             # the server.
             self.effort.overslept(time.monotonic() - now - POLL)
+
+    def _lost(self, error: PeerFailed) -> NotReady:
+        """Another rank failed: the one that fails first is the one to look at."""
+        return self._failure(f"another rank failed: {error}", next="see that rank's failure")
 
     def _healthy(self, unit: UnitState) -> bool:
         url = f"{base_url(self.profile)}/health"
@@ -162,6 +177,7 @@ class Readiness:
         return float(sum(held))
 
     def _take(self, log: LogPart) -> bool:
+        self.rendezvous.look(log["text"], self.startup.phase)
         if not log["text"]:
             return False
         self.offset = log["offset"]
@@ -269,6 +285,7 @@ class Readiness:
         unit: UnitState | None = None,
         next: str = "",
         known: bool = True,
+        why: str = "",
     ) -> NotReady:
         said = explain(self.text)
         named = known and bool(said.sentence)
@@ -280,11 +297,11 @@ class Readiness:
             "cause": said.cause if known else "",
             "lines": list(said.lines),
         }
-        why = [what, *said.lines] if named else list(said.lines)
+        reasons = [what, *said.lines] if named else [why] if why else list(said.lines)
         failure = self.step.fail(
             self.context,
             said.sentence if named else what,
-            "\n".join(why),
+            "\n".join(reasons),
             next or (said.next if named else "") or "read the server's log: deployctl logs",
             evidence,
         )

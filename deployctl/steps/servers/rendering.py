@@ -6,11 +6,12 @@ import os
 from typing import Any
 
 from deployctl.steps.builds import built
-from deployctl.steps.facts import DRAFTER, MODEL
+from deployctl.steps.facts import DRAFTER, MODEL, PLACE
 from deployctl.steps.interface import Answers, Context, Step
 from deployctl.steps.models import sources
+from deployctl.steps.servers import ranks
 from deployctl.steps.servers.serving import secrets, serve_settings
-from deployctl.vllm.serving.command import command, environment, problems
+from deployctl.vllm.serving.command import command, compiled_caches, environment, problems
 
 
 def render(step: Step, context: Context, answers: Answers | None = None) -> dict[str, Any]:
@@ -31,10 +32,28 @@ def render(step: Step, context: Context, answers: Answers | None = None) -> dict
         raise step.fail(
             context, "this vLLM cannot run what is wanted", "\n".join(wrong), "change the profile"
         )
+    found = ranks.variables(wanted, place(step, context)) if wanted.member is not None else {}
+    given = {**found, **wanted.profile.serve.env}
     return {
         "argv": command(settings),
-        "env": environment(wanted.profile.serve.env, wanted.profile.serve.gpus),
+        "env": {
+            **compiled_caches(f"{root}{release.compiled[1:]}"),
+            **environment(given, wanted.profile.serve.gpus),
+        },
     }
+
+
+def place(step: Step, context: Context) -> str:
+    """The interface that has a rank's address; raises the step's failure where none has."""
+    found = context.answers[PLACE]
+    if found["interface"] is None:
+        raise step.fail(
+            context,
+            f"no interface has {found['address']}",
+            f"this host has {', '.join(found['interfaces']) or 'none'}",
+            "set address: and interface: of this host",
+        )
+    return found["interface"]
 
 
 def secret_values(step: Step, context: Context) -> dict[str, str]:

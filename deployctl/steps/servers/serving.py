@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deployctl.config.serve import SecretSettings, ServeSettings
+from deployctl.config.serve import SecretSettings
 from deployctl.steps.builds.built import sealed_knowledge
 from deployctl.steps.facts import DRAFTER, GPUS, MODEL, SHM
 from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.gpu_snapshot import in_words, snapshot
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
+from deployctl.steps.servers import ranks
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.drafters.drafter_shape import shape
 from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend, with_drain
@@ -38,13 +39,14 @@ def serve_settings(
         served_name=profile.model.served_name,
         host=serve.host,
         port=serve.port,
-        tensor_parallel_size=serve.tensor_parallel_size,
+        tensor_parallel_size=ranks.tensor_parallel_size(profile),
         max_model_len=serve.max_model_len,
         gpu_memory_utilization=serve.gpu_memory_utilization,
         dtype=serve.dtype,
         kv_cache_dtype=serve.kv_cache_dtype,
         attention_backend=serve.attention_backend,
-        args=serve.args,
+        args={**ranks.options(wanted), **serve.args},
+        answers=wanted.role != "worker",
         speculation=speculation,
     )
     settings = with_backend(settings, knowledge, profile.build.target)
@@ -94,11 +96,6 @@ def _runner(wanted: Deployment, answers: Answers) -> Iterator[str]:
         )
 
 
-def gpus_needed(serve: ServeSettings) -> int:
-    """How many GPUs one server shares its model over."""
-    return serve.tensor_parallel_size * int(str(serve.args.get("pipeline-parallel-size", 1)))
-
-
 def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
     serve = wanted.profile.serve
     state = answers.get(GPUS)
@@ -108,17 +105,20 @@ def _memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
         return
     rows = [g for g in state["gpus"] if serve.gpus is None or g["index"] in serve.gpus]
     totals = [g["memory_total"] for g in rows if g["memory_total"] is not None]
-    parallel = gpus_needed(serve)
-    if serve.gpus is not None and len(rows) < parallel:
-        yield f"{parallel} GPUs are wanted, {len(rows)} of those named are there"
+    needed = ranks.processes_here(wanted.profile)
+    if serve.gpus is not None and len(rows) < needed:
+        yield f"{needed} GPUs are wanted, {len(rows)} of those named are there"
+        return
+    if wanted.member is not None and len(rows) < needed:
+        yield f"{needed} GPUs are wanted of this host, {len(rows)} are there"
         return
     loads = _loads(wanted, answers)
     if not totals or loads is None:
         return
     bound = fit(
         loads,
-        sorted(totals)[-parallel:],
-        parallel=parallel,
+        sorted(totals)[-needed:],
+        parallel=ranks.shards(wanted.profile),
         utilization=serve.gpu_memory_utilization,
         tokens=serve.max_model_len,
         cache_type=serve.kv_cache_dtype,
@@ -175,7 +175,7 @@ def _loads(wanted: Deployment, answers: Answers) -> Loads | None:
 
 def _shared_memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
     there = answers.get(SHM)
-    if wanted.profile.serve.tensor_parallel_size > 1 and there and there["free"] < SHARED_MEMORY:
+    if ranks.processes_here(wanted.profile) > 1 and there and there["free"] < SHARED_MEMORY:
         yield (
             f"/dev/shm has {there['free'] >> 20} MiB free, several GPUs need "
             f"{SHARED_MEMORY >> 20} MiB: give the container a larger one"

@@ -30,6 +30,8 @@ def launcher_source() -> str:
 
 def unwanted(wanted: Deployment) -> str:
     """Why the profile wants none; empty where it does."""
+    if wanted.member is not None:
+        return "a rank of a group starts with the others"
     return "switch.warm is false" if wanted.profile.switch.warm is False else ""
 
 

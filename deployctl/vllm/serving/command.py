@@ -41,6 +41,8 @@ class Serve:
     attention_backend: str | None = None
     args: Mapping[str, Value] = field(default_factory=dict)
     speculation: Speculation | None = None
+    answers: bool = True
+    """Whether it has an API; a rank without one has no address."""
 
 
 def command(serve: Serve) -> list[str]:
@@ -48,8 +50,8 @@ def command(serve: Serve) -> list[str]:
     argv = [serve.program, "serve", serve.model]
     own: dict[str, Value] = {
         "served-model-name": serve.served_name,
-        "host": serve.host,
-        "port": serve.port,
+        "host": serve.host if serve.answers else None,
+        "port": serve.port if serve.answers else None,
         "tensor-parallel-size": serve.tensor_parallel_size,
         "max-model-len": serve.max_model_len,
         "gpu-memory-utilization": serve.gpu_memory_utilization,
@@ -99,6 +101,19 @@ def environment(given: Mapping[str, str], gpus: Sequence[int] | None) -> dict[st
         env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(str(index) for index in gpus))
     return env
+
+
+def compiled_caches(folder: str) -> dict[str, str]:
+    """Variables by which vLLM (0.20 to 0.33), Inductor and Triton keep compiled code in a folder.
+
+    vLLM names what it keeps by its own digest of the configuration, and DeepGEMM's folder follows
+    from the first. FlashInfer's is left where it is, since it holds downloaded kernels as well.
+    """
+    return {
+        "VLLM_CACHE_ROOT": f"{folder}/vllm",
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+    }
 
 
 def problems(serve: Serve, knowledge: Knowledge, target: str) -> list[str]:
@@ -170,6 +185,8 @@ def with_drain(serve: Serve, knowledge: Knowledge, grace: float) -> Serve:
     """Let requests end before the server does, and count them at the door, where this vLLM knows
     how and the profile says nothing else."""
     more: dict[str, Value] = {}
+    if not serve.answers:
+        return serve
     if knowledge.knows_option(DRAIN) and drain_seconds(grace):
         more[DRAIN] = drain_seconds(grace)
     if knowledge.knows_option(LOAD) and not any(_several(serve.args, name) for name in FRONT_ENDS):

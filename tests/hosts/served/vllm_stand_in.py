@@ -7,6 +7,7 @@ measured with the real server (models/README.md).
 
 Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`: rc 1 instead of
 listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves ·
+`start N`, `late N`: rank N of a group alone fails, or never comes ·
 `gauges`: those of requests read 0, as while a real engine hangs),
 STAND_IN_TELLS (names of variables whose values it prints), STAND_IN_HANGS (a file: while it exists
 completions never come, as while a real engine hangs).
@@ -18,6 +19,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -135,6 +137,8 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "stand-in"
     protocol_version = "HTTP/1.1"
     serving: Server
+    ranks: list[socket.socket] = []  # noqa: RUF012
+    """The connections to the other ranks, at rank 0."""
 
     def do_GET(self) -> None:
         models = [{"id": self.serving.name, "max_model_len": self.serving.length}]
@@ -152,6 +156,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        if not all(map(lives, self.ranks)):
+            # As measured: what needs the lost rank ends the server; /health answered until then.
+            print("ERROR [core.py:1] RuntimeError: EngineCore encountered an issue", flush=True)
+            self._say(500, "{}")
+            os._exit(1)
         if self.path == "/tokenize":
             self._say(200, json.dumps({"count": PROMPT_TOKENS}))
         elif body.get("stream"):
@@ -189,11 +198,48 @@ class Handler(BaseHTTPRequestHandler):
         say(f"{self.client_address[0]} - {format % args}")
 
 
+def rendezvous(options: argparse.Namespace) -> list[socket.socket]:
+    """Wait for the other ranks, for ever and without a word, as vLLM does; the connections to
+    them. With STAND_IN_FAULT=`late N`, rank N never comes."""
+    rank, count = options.node_rank, options.nnodes
+    address = (options.master_addr, options.master_port)
+    if os.environ.get("STAND_IN_FAULT") == f"late {rank}":
+        threading.Event().wait()
+    about = f"local_rank=0 distributed_init_method=tcp://{address[0]}:{address[1]} backend=gloo"
+    say(f"world_size={count} rank={rank} {about}")
+    joined: list[socket.socket] = []
+    if rank == 0:
+        door = socket.create_server(address)
+        joined = [door.accept()[0] for _ in range(count - 1)]
+        for one in joined:
+            one.sendall(b"!")
+    while rank and not joined:
+        try:
+            joined = [socket.create_connection(address)]
+            joined[0].recv(1)
+        except OSError:
+            joined = []
+            time.sleep(0.05)
+    say(f"rank {rank} in world size {count} is assigned as DP rank 0, PP rank 0, TP rank {rank}")
+    return joined
+
+
 class Listener(ThreadingHTTPServer):
     """Listens like uvicorn: a busy port is an error, not shared."""
 
     daemon_threads = True
     allow_reuse_address = True
+
+
+def lives(rank: socket.socket) -> bool:
+    """Whether the process at the other end is still there."""
+    rank.setblocking(False)
+    try:
+        return bool(rank.recv(1))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def say(text: str) -> None:
@@ -208,7 +254,10 @@ def main() -> int:
     parser.add_argument("model")
     for name in ("host", "served-model-name", "max-model-len", "speculative-config"):
         parser.add_argument(f"--{name}")
-    parser.add_argument("--port", type=int)
+    for name in ("port", "nnodes", "node-rank", "master-port"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--master-addr")
+    parser.add_argument("--headless", action="store_true")
     parser.add_argument("--enable-server-load-tracking", action="store_true")
     options, _ = parser.parse_known_args()
     fault = os.environ.get("STAND_IN_FAULT")
@@ -217,9 +266,13 @@ def main() -> int:
     for name in os.environ.get("STAND_IN_TELLS", "").split():
         say(f"{name}={os.environ.get(name)}")
     time.sleep(float(os.environ.get("STAND_IN_START", "0.2")))
-    if fault == "start":
+    if fault == "start" or fault == f"start {options.node_rank}":
         print("ERROR [core.py:1] ValueError: the stand-in was told to fail", flush=True)
         return 1
+    if options.nnodes:
+        Handler.ranks = rendezvous(options)
+    if options.headless:
+        threading.Event().wait()
     Handler.serving = Server(options)
     listener = Listener((options.host, options.port), Handler)
     say(f"Starting vLLM server on http://{options.host}:{options.port}")

@@ -48,6 +48,7 @@ def inventory() -> Any:
             },
         },
         "environments": {f"e{n}": {"bytes": 10} for n in range(1, 10)},
+        "compiled": {f"e{n}": {"bytes": 1} for n in (1, 5, 9)},
         "models": {"target-e1": {"bytes": 1}, "target-e5": {"bytes": 1}},
         "shipping": {},
         "wheels": {"w5": {"bytes": 1}, "w0": {"bytes": 1}},
@@ -85,6 +86,8 @@ def test_what_nobody_refers_to_goes(keep: int, releases: set[str], environments:
     gone = doomed(inventory(), "a", keep)
     assert {one.name for one in gone if one.kind == "releases"} == releases
     assert {one.name for one in gone if one.kind == "environments"} == environments
+    compiled = {one.name for one in gone if one.kind == "compiled"}
+    assert compiled == environments & {"e1", "e5", "e9"}
     assert {one.name for one in gone if one.kind == "wheels"} == {"w0"}
     assert {one.name for one in gone if one.kind == "jobs"} == {"build-e0"}
     assert all(one.profile == "a" for one in gone if one.kind == "releases")

