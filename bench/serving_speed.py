@@ -21,6 +21,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from uv import find_uv_bin
+
 from deployctl.vllm.client import load, prompt_sets
 from deployctl.vllm.client.client import Client
 from deployctl.vllm.client.prompt_sets import Prompt
@@ -94,16 +96,18 @@ def vllms(
     return {"tokens": result["total_output_tokens"], **found}
 
 
-def agree(name: str, one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two programs' rounds give the same figure within their noise."""
+def agree(name: str, one: Sequence[float], other: Sequence[float], share: float) -> bool:
+    """Whether two programs' rounds give the same figure within their noise, or `share` of it."""
     gap = abs(mean(one) - mean(other))
     if name == "mean_acceptance_length":
         return gap <= SAME_DRAFTS * mean(one)
     error = ((stdev(one) ** 2 + stdev(other) ** 2) / len(one)) ** 0.5 if len(one) > 1 else 0.0
-    return gap <= max(2 * error, AGREE * mean(one))
+    return gap <= max(2 * error, share * mean(one))
 
 
-def compared(rounds: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+def compared(
+    rounds: Sequence[tuple[dict[str, Any], dict[str, Any]]], share: float
+) -> dict[str, Any]:
     """Each figure of both programs, round by round, and whether they agree."""
     found: dict[str, Any] = {}
     for name in FIGURES:
@@ -111,7 +115,7 @@ def compared(rounds: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[st
         if any(value is None for pair in pairs for value in pair):
             continue
         one, other = [a for a, _ in pairs], [b for _, b in pairs]
-        found[name] = {"ours": one, "vllms": other, "agree": agree(name, one, other)}
+        found[name] = {"ours": one, "vllms": other, "agree": agree(name, one, other, share)}
     return found
 
 
@@ -124,11 +128,12 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--agree", type=float, default=AGREE, help="of a value, for times")
     arguments = parser.parse_args()
     asked = prompt_sets.load("code").prompts[: arguments.requests]
     levels: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        install = ["uv", "pip", "install", "--quiet", "--no-deps", "--target", folder]
+        install = [find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--target", folder]
         python = f"{arguments.environment}/bin/python"
         subprocess.run([*install, "--python", python, *BESIDE], check=True)
         for level in (int(word) for word in arguments.concurrency.split(",")):
@@ -139,7 +144,7 @@ def main() -> int:
                 )
                 for _ in range(arguments.rounds)
             ]
-            levels[str(level)] = compared(rounds)
+            levels[str(level)] = compared(rounds, arguments.agree)
             for name, figure in levels[str(level)].items():
                 shown = [" ".join(f"{v:.4g}" for v in figure[who]) for who in ("ours", "vllms")]
                 word = "agree" if figure["agree"] else "DIFFER"

@@ -176,11 +176,13 @@ def main() -> int:
     parser.add_argument("--release-change", default="serve.max_model_len=1024")
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--port", type=int, default=30000)
+    parser.add_argument("--only", nargs="*", help="some of them, by name")
     given = parser.parse_args()
     code = deployctl("up", "-p", given.profile, "--quiet")[0]
     if code != 0:
         return code
-    found = {one.__name__: one(given) for one in (rehearsal, acceptance, bench, hung)}
+    every = {one.__name__: one for one in (rehearsal, acceptance, bench, hung)}
+    found = {name: every[name](given) for name in given.only or every}
     print(json.dumps(found))
     return 0 if all(one["good"] for one in found.values()) else 1
 

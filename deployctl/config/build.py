@@ -74,6 +74,13 @@ class BuildSettings(Settings):
     """Requirements that pip's own configuration on the host may offer (uv does not read it)."""
     overrides: list[str] = []
     """Requirement lines for `uv pip install --override`."""
+    patches: list[str] = []
+    """Files of patches, as `git diff` writes them, applied to the installed files of vLLM in this
+    order; a path counts from the profile's file. Compiled code cannot be changed so."""
+    wheels_dir: str | None = None
+    """A folder of wheels on the host to install from, beside the index."""
+    index: Literal["default", "none"] = "default"
+    """`none` installs from `wheels_dir` alone and asks no index: for a host without network."""
     extra: list[str] = []
     """Further requirements to install beside vLLM."""
     environment: Literal["new", "in-place"] = "new"
@@ -104,6 +111,8 @@ class BuildSettings(Settings):
     def _base_for_in_place(self) -> Self:
         if (self.environment == "in-place") != (self.base is not None):
             raise ValueError("environment: in-place and base: belong together")
+        if self.index == "none" and self.wheels_dir is None:
+            raise misfit(("index",), "without an index, wheels_dir: must name a folder of wheels")
         named_as_variables("env", self.env)
         for name in exposed(self.env):
             raise misfit(("env", name), "a secret does not belong in a profile")

@@ -25,6 +25,7 @@ def problems(tree: Value, search: Search) -> Iterator[Problem]:
         for index in range(_length(tree, ("fixes", word))):
             yield from _unless_known(tree, ("fixes", word, index), by_name(), "fix")
     yield from _unknown_prompts(tree)
+    yield from _unknown_patches(tree)
     playbooks = [found.name for found in search.found("playbooks")]
     yield from _unless_known(tree, ("playbook",), playbooks, "playbook")
 
@@ -40,15 +41,34 @@ def endless_numbers(value: Value, path: KeyPath = ()) -> Iterator[Problem]:
 
 
 def with_files(tree: Value) -> Value:
-    """A profile whose file of prompts is absolute: a path counts from the file that gives it."""
+    """A profile whose files of prompts and patches are absolute: a path counts from the file that
+    gives it."""
     acceptance, prompts = tree.at(("acceptance",)), tree.at(("acceptance", "prompts"))
-    if acceptance is None or prompts is None or not isinstance(prompts.content, str):
-        return tree
-    if _is_no_file(prompts.content) or prompts.origin.layer != "file":
-        return tree
-    path = Path(prompts.origin.source).absolute().parent / expanded(prompts.content)
-    resolved = replace(prompts, content=os.path.normpath(path))
-    return tree.with_entry("acceptance", acceptance.with_entry("prompts", resolved))
+    named = prompts is not None and isinstance(prompts.content, str)
+    if acceptance is not None and prompts is not None and named:
+        kept = prompts if _is_no_file(str(prompts.content)) else _absolute(prompts)
+        tree = tree.with_entry("acceptance", acceptance.with_entry("prompts", kept))
+    build, patches = tree.at(("build",)), tree.at(("build", "patches"))
+    if build is not None and patches is not None and patches.items:
+        found = replace(patches, content=tuple(map(_absolute, patches.items)))
+        tree = tree.with_entry("build", build.with_entry("patches", found))
+    return tree
+
+
+def _absolute(value: Value) -> Value:
+    if not isinstance(value.content, str) or value.origin.layer != "file":
+        return value
+    path = Path(value.origin.source).absolute().parent / expanded(value.content)
+    return replace(value, content=os.path.normpath(path))
+
+
+def _unknown_patches(tree: Value) -> Iterator[Problem]:
+    for index in range(_length(tree, ("build", "patches"))):
+        value = tree.at(("build", "patches", index))
+        if value is None or not isinstance(value.content, str) or is_file(Path(value.content)):
+            continue
+        message = f"there is no file {value.content}"
+        yield Problem(value.origin, dotted(("build", "patches", index)), message)
 
 
 def _unknown_prompts(tree: Value) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVICE
+from deployctl.steps.routers.words import others_served
 from deployctl.steps.servers.stopping import REQUESTS, in_words
 
 OUTCOMES = {
@@ -82,6 +83,8 @@ def gap(host: Mapping[str, Any]) -> str:
     parts = f", in {len(gaps)} gaps: {', '.join(f'{one:.1f}' for one in gaps)} s"
     still = ", still down" if host.get("still_without_service") else ""
     away = f"without service for {seconds:.1f} s{parts if len(gaps) > 1 else ''}{still}"
+    if others_served(host.get("steps") or ()):
+        away = f"{away}; the other replicas served"
     return f"{away}, {cut}" if cut else away
 
 

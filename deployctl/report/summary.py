@@ -12,6 +12,7 @@ from deployctl.steps import registry
 from deployctl.steps.delivery import planned_words
 from deployctl.steps.identity import MAIN
 from deployctl.steps.interface import change_sentence
+from deployctl.steps.routers.words import sentence
 
 HEADS = ("host", "unit", "wave", "outcome", "serves", "cost")
 
@@ -85,7 +86,7 @@ def _seconds(step: Mapping[str, Any]) -> str:
 
 def _detail(step: Mapping[str, Any]) -> str:
     known = registry.steps().get(step["step"])
-    said = known.sentence(step) if known is not None and step["evidence"] else ""
+    said = known.sentence(step) if known is not None and step["evidence"] else sentence(step)
     reason = str(step.get("reason", "")) if step["status"] in ("unchanged", "skipped") else ""
     if said and reason and known is not None and known.is_gate:
         return f"{reason}: {said}"

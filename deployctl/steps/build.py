@@ -11,7 +11,7 @@ from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import environment, files, jobs
 from deployctl.hosts.session import Call
 from deployctl.steps import facts
-from deployctl.steps.builds import building, environments, shared
+from deployctl.steps.builds import building, environments, patches, shared
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
 from deployctl.steps.delivery import delivery_words
 from deployctl.steps.facts import BUILD_USER, SOURCE
@@ -68,6 +68,9 @@ class BuildStep(Step):
         build = wanted.profile.build
         if build.strategy not in ("auto",) and not environments.is_git(build.source):
             return Plan("blocked", reason=f"strategy {build.strategy} is for a git source")
+        unfit = patches.objection(patches.read(build))
+        if unfit:
+            return Plan("blocked", reason=unfit)
         key = environment_key(wanted, answers)
         seal = sealed(answers, key)
         if seal is not None:
@@ -76,6 +79,8 @@ class BuildStep(Step):
         delivery = wanted.deliveries.get(ENVIRONMENT)
         damage = environments.damage_before(wanted, answers)
         why = f"the one before was damaged: {damage[0]}" if damage else f"{name} is not here"
+        if build.patches:
+            why = f"{why}; with {', '.join(patch.name for patch in patches.read(build))}"
         if delivery is not None:
             why = f"{why}; {delivery.words}"
         if environments.asks_for_user(build):
@@ -126,6 +131,7 @@ class BuildStep(Step):
             "commits": {name: evidence.get(f"commit_{name}") for name in COMMITS},
             "version": evidence.get("version_installed"),
             "wheel": evidence.get("wheel"),
+            "patches": evidence.get("patches") or [],
         }
 
     def sentence(self, ended: Mapping[str, Any]) -> str:
@@ -164,6 +170,7 @@ class BuildStep(Step):
             "merge_base": label.get("merge_base"),
             "delivery": self._delivery(context, label),
             "producer": {k: v for k, v in producer.items() if k != PACKAGES} or None,
+            "patches": [patch.document() for patch in patches.read(context.wanted.profile.build)],
             "version_requested": context.wanted.profile.build.source.release,
             "version_installed": found and found["version"],
             "version_imported": None,
@@ -226,14 +233,16 @@ class BuildStep(Step):
             self._shared_commit(context, imported, evidence)
             return
         wanted = str(evidence["commit_requested"])
-        source = environments.origin(context.wanted.profile.build.source, resolved, False)
+        settings = context.wanted.profile.build
+        source = environments.origin(settings.source, resolved, False)
         compared = session.call(
             environment.same_tree,
             repository=resolved["place"] or source.repository,
             commit=wanted,
             site_packages=site,
         )
-        different = compared["different"]
+        changed = {path for patch in patches.read(settings) for path in patch.paths}
+        different = [path for path in compared["different"] if path not in changed]
         evidence["files_compared"] = compared["compared"]
         evidence["files_different"] = different[:10]
         evidence["files_left_out"] = len(compared["left_out"])

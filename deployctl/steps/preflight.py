@@ -202,12 +202,14 @@ def tools(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     yield from compiler(wanted, found)
     delivery = wanted.deliveries.get(ENVIRONMENT)
     received = delivery is not None and delivery.receives
-    if (source.ref is None and source.pr is None) or received:
+    build = wanted.profile.build
+    if (source.ref is None and source.pr is None and not build.patches) or received:
         return
     if found["git"]:
         yield Finding("git", "ok", found["git"], "any")
     else:
-        say = "git is missing and the source is a repository; install git"
+        needs = "build.patches needs it" if build.patches else "the source is a repository"
+        say = f"git is missing and {needs}; install git"
         yield Finding("git", "failed", None, "any", say, "host", ("apt-get install git",))
 
 

@@ -47,7 +47,6 @@ class RouterStep(Step):
     name = "router"
     phase = "stage"
     failure = StagingFailed
-    roles = frozenset({"router"})
     needs_release = False
 
     def concerns(self, wanted: Deployment, answers: Answers) -> bool:

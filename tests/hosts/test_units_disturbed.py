@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.agent.supervision.server import identity
+from deployctl.agent.supervision.base import identity
 from deployctl.errors import RemoteError
 from deployctl.hosts.bundle import bundle
 from deployctl.hosts.session import Session

@@ -23,6 +23,8 @@ def test_both_agree_within_their_noise(served: Served, vllm_environment: Path) -
         *(sys.executable, "bench/serving_speed.py", "--url", served.url, "--model", served.model),
         *("--tokenizer", str(REPOSITORY / "models" / "tiny-target")),
         *("--environment", str(vllm_environment), "--concurrency", "1,4", "--requests", "8"),
+        # Other tests run beside it: times are held to their order of magnitude, drafts are not.
+        *("--agree", "0.5"),
     ]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(

@@ -14,7 +14,7 @@ from ..core import trees
 from ..core.atomic_files import write_text
 from ..core.interface import AgentError
 from ..core.regular_files import open_regular
-from . import checkouts, confinement, git_tasks, patching, wheel_store
+from . import checkouts, confinement, git_tasks, patch_files, patching, wheel_store
 from .dist_records import read, refresh, site_packages
 
 INSTALLER = "deployctl"
@@ -132,6 +132,7 @@ def _version(site: str, stem: str) -> Optional[str]:
 
 
 CHORES: Dict[str, Callable[..., int]] = {
+    "apply": patch_files.apply,
     "confined": confinement.confined,
     "discard": git_tasks.discard,
     "export": checkouts.export,

@@ -43,8 +43,8 @@ def patch(repository: str, environment: str, base: str, commit: str, distributio
                 return _refused(
                     f"{error.detail or error}\n{_plain(git, scratch, site, paths, data)}"
                 )
-            _replace(scratch, site, paths)
-    info = _dist_info(site, distribution)
+            replace(scratch, site, paths)
+    info = dist_info(site, distribution)
     refresh(site, info, paths)
     files = {path: sha256(os.path.join(site, path)) for path in paths}
     content = {"base": base, "commit": commit, "files": files}
@@ -97,7 +97,8 @@ def _refused(why: str) -> int:
     return 1
 
 
-def _replace(scratch: str, site: str, paths: List[str]) -> None:
+def replace(scratch: str, site: str, paths: List[str]) -> None:
+    """Put the files of a copy in place of the installed ones; one that is gone there is removed."""
     for path in paths:
         new, target = os.path.join(scratch, path), os.path.join(site, path)
         if os.path.exists(new):
@@ -107,7 +108,8 @@ def _replace(scratch: str, site: str, paths: List[str]) -> None:
             os.unlink(target)
 
 
-def _dist_info(site: str, distribution: str) -> str:
+def dist_info(site: str, distribution: str) -> str:
+    """The name of a distribution's dist-info."""
     stem = re.sub(r"[-.]+", "_", distribution)
     (found,) = glob.glob(os.path.join(glob.escape(site), f"{stem}-*.dist-info"))
     return os.path.basename(found)

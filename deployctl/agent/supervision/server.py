@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -26,15 +25,15 @@ from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from typing import Any, ContextManager, Dict, List, Optional
 
-from ..core.atomic_files import boot_id, read_json, write_json
+from ..core.atomic_files import read_json, write_json
 from ..core.interface import PRIVATE, USUAL_UMASK
-from ..core.redaction import LogMask
 from ..core.regular_files import digest
 from ..processes import processes
 from . import watching
+from .base import Supervisor, begun, identity
 from .bond import Bond
 from .liveness import Watch
-from .watching import Waker, echo, lock, say
+from .watching import echo, lock, say
 
 MARK = "DEPLOYCTL_SERVER"
 """The variable by which a server's processes are known, whatever session they made."""
@@ -51,31 +50,25 @@ def family(pid: Optional[int], serial: str) -> List[processes.Stat]:
     return processes.members("%s=%s" % (MARK, serial), pid)
 
 
-class Supervisor:
+class ServerSupervisor(Supervisor):
     """Keeps the server of one directory running until it is asked to stop or gives up."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self.waker = Waker()
         self.spec = read_json(self.file("spec.json")) or {}
+        serial = self.spec["serial"]
+        record = {**begun(serial, "starting"), "restarts": 0}
+        super().__init__(self.spec["log"], "%s=%s" % (MARK, serial), record)
         self.limits: Dict[str, Any] = self.spec["limits"]
-        self.record: Dict[str, Any] = {
-            "boot": boot_id(),
-            "serial": self.spec["serial"],
-            "supervisor": identity(os.getpid()),
-            "state": "starting",
-            "restarts": 0,
-        }
         self.failures: List[float] = []
+        self.life: Optional[Watch] = None
         self.hung = 0
         """Restarts of a server that answered no more."""
         self.key: Optional[str] = None
-        self.mask = LogMask(self.spec["log"], ())
         # One of an earlier version may be open to all.
         with suppress(OSError):
             os.chmod(self.spec["log"], 0o600)
         self.echoed = 0
-        self.unwritten = False
         if self.spec["kind"] == "systemd":
             # A journal that stands still must not hold up the supervisor.
             os.set_blocking(1, False)
@@ -83,22 +76,21 @@ class Supervisor:
     def file(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
+    def write(self) -> None:
+        write_json(self.file("record.json"), self.record)
+
     def note(self, state: str, **more: Any) -> None:
         """Record a state for others to read, and say it where a journal listens."""
-        self.record.update(state=state, at=time.time(), **more)
-        self.write()
+        self.save(state=state, at=time.time(), **more)
         shown = {key: value for key, value in more.items() if value is not None}
         say("deployctl: %s %s" % (state, json.dumps(shown)))
 
-    def write(self) -> None:
-        """Write the record; a full disk leaves no server without a supervisor, it is retried."""
-        try:
-            write_json(self.file("record.json"), self.record)
-            self.unwritten = False
-        except OSError as error:
-            if not self.unwritten:
-                say("deployctl: cannot record: %s" % error)
-            self.unwritten = True
+    def secrets(self) -> Dict[str, str]:
+        """Its secret variables, hidden in the log from now on."""
+        found = read_json(self.file("secrets.json")) or {}
+        self.hide(found.values())
+        self.key = found.get(KEY)
+        return found
 
     def run(
         self,
@@ -108,8 +100,7 @@ class Supervisor:
         """Start, watch, restart; 0 when it was stopped, 1 when it gave up. A `given` first process
         was started beforehand, and has `told` of itself."""
         if given is not None:
-            secrets = read_json(self.file("secrets.json")) or {}
-            self.mask, self.key = LogMask(self.spec["log"], secrets.values()), secrets.get(KEY)
+            self.secrets()
             self.began(given, told)
         while True:
             with self.bonded() as bond:
@@ -146,18 +137,15 @@ class Supervisor:
             self.waker.wait(0.5, [])
 
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
-        secrets = read_json(self.file("secrets.json")) or {}
-        self.mask = LogMask(self.spec["log"], secrets.values())
-        self.key = secrets.get(KEY)
-        env = watching.environment(self.spec["env"], secrets, MARK, self.spec["serial"])
+        secrets = self.secrets()
         try:
             with open(self.spec["log"], "ab") as log:
-                child = subprocess.Popen(
+                child = self.spawn(
                     self.spec["argv"],
-                    env=env,
+                    self.spec["env"],
+                    secrets,
                     cwd=self.spec["cwd"],
                     umask=self.spec.get("umask", USUAL_UMASK),
-                    stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
@@ -184,10 +172,26 @@ class Supervisor:
             started=started,
             loaded=loaded,
             warm=warm,
+            asked=False,
         )
 
     def watch(self, child: "subprocess.Popen[bytes]", bond: Optional[Bond] = None) -> Optional[int]:
         """Until the server is gone with all that it started; its exit status, negative a signal."""
+        with ExitStack() as held:
+            self.life = None
+            if self.spec.get("liveness"):
+                proven = partial(self.proven, identity(child.pid))
+                watch = Watch(self.spec["liveness"], self.key, proven, self.hung)
+                self.life = held.enter_context(watch)
+            self.follow(child)
+        if self.waker.stopped:
+            # The main process alone is asked first: it ends its own children in order.
+            child.send_signal(signal.SIGTERM)
+            self.save(asked=True)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(self.spec["grace"])
+        elif self.life is not None and self.life.hung:
+            self.give_up(self.life)
         fd = os.pidfd_open(child.pid)
         try:
             self.follow(child, fd, bond)
@@ -205,6 +209,12 @@ class Supervisor:
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()
         return rc
+
+    def look(self) -> bool:
+        self.tend_log()
+        if self.life is not None and self.record.get("liveness") != self.life.state:
+            self.save(liveness=self.life.state)
+        return self.life is not None and self.life.hung
 
     def follow(
         self, child: "subprocess.Popen[bytes]", fd: int, bond: Optional[Bond] = None
@@ -282,12 +292,6 @@ class Supervisor:
             say("deployctl: cannot tend %s: %s" % (path, error))
 
 
-def identity(pid: int) -> Dict[str, Any]:
-    """A process as pid and start; start None when it is gone already."""
-    stat = processes.read_stat(pid)
-    return {"pid": pid, "start": None if stat is None else stat.start}
-
-
 def watched(path: str) -> Optional[str]:
     """The SHA-256 of a file's bytes; None where it cannot be read."""
     try:
@@ -303,4 +307,4 @@ def supervise(directory: str) -> int:
     if lock(os.path.join(directory, "supervisor.lock")) is None:
         print("deployctl: another supervisor has this server", file=sys.stderr)
         return 0
-    return Supervisor(directory).run()
+    return ServerSupervisor(directory).run()

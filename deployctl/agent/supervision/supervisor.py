@@ -8,7 +8,6 @@ line on standard output says that the lock is held and the state recorded.
 import glob
 import json
 import os
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -17,11 +16,10 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..core.archive import agent_program
 from ..core.atomic_files import boot_id
 from ..core.interface import PRIVATE
-from ..core.redaction import LogMask
-from ..processes.processes import Stat, read_stat, session_members, stop_all
-from . import watching
+from ..processes.processes import Stat, session_members, stop_all
+from .base import Supervisor, identity
 from .job_files import MARK, JobFiles, members
-from .watching import Waker, lock, say
+from .watching import lock, say
 
 GRACE = 5.0
 AGENT = "@agent"
@@ -34,7 +32,7 @@ def supervise(directory: str) -> int:
     files = JobFiles(directory)
     files.take("lock")
     log = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    supervisor = Supervisor(files, spec)
+    supervisor = JobSupervisor(files, spec)
     supervisor.begin()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -53,43 +51,42 @@ class Ended(Exception):
         self.outcome = outcome
 
 
-class Supervisor:
+class JobSupervisor(Supervisor):
     """One run of one job."""
 
     def __init__(self, files: JobFiles, spec: Dict[str, Any]) -> None:
-        own = read_stat(os.getpid())
-        assert own is not None
+        super().__init__(
+            files.log,
+            f"{MARK}={spec['token']}",
+            {
+                "token": spec["token"],
+                **identity(os.getpid()),
+                "session": os.getsid(0),
+                "scope": spec["scope"],
+                "unscoped": spec["unscoped"],
+                "boot_id": boot_id(),
+                "started": time.time(),
+                "phase": "",
+                "steps": [],
+            },
+        )
         self._files = files
         self._steps: List[Dict[str, Any]] = spec["steps"]
         self._stall: float = spec["stall"]
         self._limit: Optional[float] = spec["limit"]
         self._umask: int = spec["umask"]
-        self._state: Dict[str, Any] = {
-            "token": spec["token"],
-            "pid": own.pid,
-            "start": own.start,
-            "session": os.getsid(0),
-            "scope": spec["scope"],
-            "unscoped": spec["unscoped"],
-            "boot_id": boot_id(),
-            "started": time.time(),
-            "phase": "",
-            "steps": [],
-        }
-        secrets = [value for step in self._steps for value in (step.get("secrets") or {}).values()]
-        self._mask = LogMask(files.log, secrets)
+        self.hide(value for step in self._steps for value in (step.get("secrets") or {}).values())
         self._began = time.monotonic()
         self._moved = self._began
         self._sampled = self._began
         self._seen: Tuple[int, Dict[int, int]] = (-1, {})
-        self._waker = Waker()
-        self._tick = max(0.05, min(1.0, self._stall / 8))
+        self.tick = max(0.05, min(1.0, self._stall / 8))
 
     def begin(self) -> None:
         """Record that it runs."""
         self._files.reserve()
         self._beat()
-        self._files.record(self._state)
+        self.write()
 
     def run(self) -> None:
         """Every step in order; the first that fails and is not optional ends the job."""
@@ -107,30 +104,30 @@ class Supervisor:
         except OSError as error:
             outcome, why, status = "failed", str(error), None
         left = self._end_members()
-        self._hide_secrets()
-        self._state.update(
+        self.tend()
+        self.record.update(
             outcome=outcome, why=why, rc=status, ended=time.time(), left=left, child=None
         )
         self._files.free_reserve()
-        self._files.record(self._state)
+        self.write()
 
     def _run_step(self, step: Dict[str, Any]) -> int:
         if not self._wanted(step.get("when")):
             return 0
         lock = self._take(step["lock"]) if step["lock"] else None
         began = time.monotonic()
-        self._state.update(phase=step["phase"])
+        self.record.update(phase=step["phase"])
         argv = self._argv(step["argv"])
-        env = watching.environment(step["env"], step.get("secrets"), MARK, self._state["token"])
         say(f"$ {' '.join(argv)}")
-        child = subprocess.Popen(
-            argv, env=env, cwd=step["cwd"], stdin=subprocess.DEVNULL, umask=self._umask
+        child = self.spawn(
+            argv, step["env"], step.get("secrets"), cwd=step["cwd"], umask=self._umask
         )
-        self._state["child"] = child.pid
-        self._note()
-        self._watch(child)
+        self.save(child=child.pid)
+        if not self.follow(child):
+            raise Ended("stopped", "stopped on request")
+        child.wait()
         seconds = round(time.monotonic() - began, 3)
-        self._state["steps"].append(
+        self.record["steps"].append(
             {"phase": step["phase"], "rc": child.returncode, "seconds": seconds}
         )
         if lock is not None:
@@ -149,9 +146,11 @@ class Supervisor:
             if not waits:
                 waits = True
                 say(f"waiting for {path}, which another job holds")
-                self._state.update(phase="waiting", child=None)
-                self._note()
-            self._wait([])
+                self.save(phase="waiting", child=None)
+            self.waker.wait(self.tick, [])
+            if self.waker.stopped:
+                raise Ended("stopped", "stopped on request")
+            self._beat()
             self._keep_limit()
         self._moved = time.monotonic()
         return handle
@@ -174,53 +173,31 @@ class Supervisor:
                 ready.append(argument)
         return ready
 
-    def _watch(self, child: "subprocess.Popen[bytes]") -> None:
-        handle = os.pidfd_open(child.pid)
-        try:
-            while True:
-                if self._wait([handle]):
-                    child.wait()
-                    return
-                self._look()
-        finally:
-            os.close(handle)
-
-    def _wait(self, fds: List[int]) -> bool:
-        """Whether one of `fds` is ready after a tick; raises `Ended` once a stop is asked for."""
-        if self._waker.wait(self._tick, fds):
-            return True
-        if self._waker.stopped:
-            raise Ended("stopped", "stopped on request")
-        self._beat()
-        return False
-
     def _beat(self) -> None:
         with suppress(OSError):  # a disk that is full for a moment ends no job
             with open(self._files.heartbeat, "w", encoding="ascii") as file:
                 file.write(f"{time.time():.3f}\n")
 
-    def _note(self) -> None:
-        """Record how far it is; a step may have filled the disk before, and its outcome counts."""
-        with suppress(OSError):
-            self._files.record(self._state)
-
     def _keep_limit(self) -> None:
         if self._limit is not None and time.monotonic() - self._began > self._limit:
             raise Ended("stalled", f"longer than its limit of {self._limit:g} s")
 
-    def _hide_secrets(self) -> None:
-        with suppress(OSError):  # a disk that fails for a moment ends no job
-            self._mask.tend()
+    def write(self) -> None:
+        self._files.record(self.record)
 
-    def _look(self) -> None:
-        self._hide_secrets()
+    def look(self) -> bool:
+        self._beat()
+        self.tend()
         self._keep_limit()
         now = time.monotonic()
         # Reading every process is dear on a big host: seldom, where the stall is long.
-        if now - self._sampled < min(15.0, self._stall / 8):
-            return
-        self._sampled = now
-        cpu = {s.pid: s.cpu for s in session_members(self._state["session"])}
+        if now - self._sampled >= min(15.0, self._stall / 8):
+            self._sampled = now
+            self._keep_moving(now)
+        return False
+
+    def _keep_moving(self, now: float) -> None:
+        cpu = {s.pid: s.cpu for s in session_members(self.record["session"])}
         cpu.pop(os.getpid(), None)
         seen = (os.path.getsize(self._files.log), cpu)
         if seen != self._seen:
@@ -233,4 +210,4 @@ class Supervisor:
         return stop_all(self._others, GRACE).left
 
     def _others(self) -> List[Stat]:
-        return [stat for stat in members(self._state) if stat.pid != os.getpid()]
+        return [stat for stat in members(self.record) if stat.pid != os.getpid()]

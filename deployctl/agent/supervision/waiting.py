@@ -27,12 +27,11 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from ..core.atomic_files import boot_id, read_json, write_json
 from ..core.interface import PRIVATE, USUAL_UMASK
-from ..core.redaction import LogMask
 from ..processes import processes
-from . import server, watching
-from .watching import Waker, lock
+from . import server
+from .base import Supervisor, begun, identity
+from .watching import lock
 
-TICK = 1.0
 WITHIN = 10.0
 """Seconds in which the unit's lock is free, and what waits has heard the word."""
 GRACE = 2.0
@@ -45,20 +44,15 @@ class Given(NamedTuple):
     told: Dict[str, Any]
 
 
-class Waiting:
+class Waiting(Supervisor):
     """Keeps one waiting server until the word comes, or its time is over."""
 
     def __init__(self, directory: str, served: str) -> None:
         self.directory, self.served = directory, served
-        self.waker = Waker()
         self.spec = read_json(self.file("spec.json")) or {}
-        self.mask = LogMask(self.file("server.log"), ())
-        self.record: Dict[str, Any] = {
-            "boot": boot_id(),
-            "serial": self.spec.get("serial"),
-            "supervisor": server.identity(os.getpid()),
-            "state": "warming",
-        }
+        serial = self.spec.get("serial")
+        mark = "%s=%s" % (server.MARK, serial)
+        super().__init__(self.file("server.log"), mark, begun(serial, "warming"))
         self.report = self.word = -1
         self.heard = b""
         self.lock: Optional[int] = None
@@ -73,9 +67,12 @@ class Waiting:
         for."""
         return self.spec.get("boot") == boot_id()
 
-    def note(self, state: str, **more: Any) -> None:
-        self.record.update(state=state, at=time.time(), **more)
+    def write(self) -> None:
         write_json(self.file("record.json"), self.record)
+
+    def note(self, state: str, **more: Any) -> None:
+        """Record a state for others to read."""
+        self.save(state=state, at=time.time(), **more)
 
     def handed_over(self) -> Optional[Given]:
         """Start it and wait; the server that has heard the word, or None where it has ended."""
@@ -103,14 +100,14 @@ class Waiting:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         secrets = read_json(self.file("secrets.json")) or {}
-        self.mask = LogMask(self.file("server.log"), secrets.values())
-        env = watching.environment(self.spec["env"], secrets, server.MARK, self.spec["serial"])
+        self.hide(secrets.values())
         self.report, told = os.pipe()
         os.set_blocking(self.report, False)
         with open(self.file("server.log"), "wb") as log:
-            child = subprocess.Popen(
+            child = self.spawn(
                 [*self.spec["warm"], str(told)],
-                env=env,
+                self.spec["env"],
+                secrets,
                 cwd=self.spec["cwd"],
                 umask=self.spec.get("umask", USUAL_UMASK),
                 stdin=subprocess.PIPE,
@@ -121,7 +118,7 @@ class Waiting:
             )
         os.close(told)
         self._tell(child, json.dumps(self.spec["argv"]))
-        who = server.identity(child.pid)
+        who = identity(child.pid)
         self.note("warming", pid=child.pid, start=who["start"])
         return child
 
@@ -134,7 +131,7 @@ class Waiting:
                 left = end - time.monotonic()
                 if left <= 0.0:
                     return "it waited for too long"
-                ready = self.waker.wait(min(left, TICK), [fd, self.report, self.word])
+                ready = self.waker.wait(min(left, self.tick), [fd, self.report, self.word])
                 told = self._hear() if self.report in ready else None
                 if told is not None:
                     end = time.monotonic() + self.spec["limit"]
@@ -143,8 +140,7 @@ class Waiting:
                     return "it ended while it was warmed"
                 if self.word in ready and self.serial in os.read(self.word, 4096).split():
                     return "" if self.record["state"] == "waiting" else "it was not warm yet"
-                with suppress(OSError):
-                    self.mask.tend()
+                self.tend()
                 if (self._own() or {}).get("serial") != self.spec["serial"]:
                     return "it is not wanted any more"
         finally:
@@ -206,8 +202,7 @@ class Waiting:
 
     def _end(self, child: "subprocess.Popen[bytes]") -> None:
         serial = str(self.spec["serial"])
-        with suppress(OSError):
-            self.mask.tend()
+        self.tend()
         processes.stop_all(lambda: server.family(child.pid, serial), GRACE)
         if child.poll() is None:
             with suppress(ProcessLookupError):
@@ -228,7 +223,7 @@ def supervise(directory: str, waits: str) -> int:
     given = waiting.handed_over()
     if given is None:
         return 0
-    supervisor = server.Supervisor(directory)
+    supervisor = server.ServerSupervisor(directory)
     supervisor.waker.stopped |= waiting.waker.stopped
     # Nothing waits any more: the next one may be warmed.
     for name in ("spec.json", "record.json", "secrets.json", "word"):

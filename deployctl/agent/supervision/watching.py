@@ -1,5 +1,5 @@
-"""What the supervisor of a job and that of a server have in common: how they are woken, what they
-start a program with, what they print, and where a log goes when the next one begins."""
+"""What supervisors are made with: how they are woken, what they print, and where a log goes when
+the next one begins."""
 
 from __future__ import annotations
 
@@ -37,14 +37,6 @@ def user(run_as: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     if run_as is None or (run_as["uid"], run_as["gid"]) == (os.geteuid(), os.getegid()):
         return {}
     return {"user": run_as["uid"], "group": run_as["gid"], "extra_groups": run_as["groups"]}
-
-
-def environment(
-    env: Mapping[str, str], secrets: Optional[Mapping[str, str]], mark: str, value: str
-) -> Dict[str, str]:
-    """The whole environment of a supervised program; `mark` is the variable by which its processes
-    are known, whatever session they made."""
-    return {**env, **(secrets or {}), mark: value}
 
 
 def set_aside(log: str) -> None:

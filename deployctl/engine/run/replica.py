@@ -15,11 +15,9 @@ from deployctl.engine.run.routing import Routing
 from deployctl.errors import DeployError
 from deployctl.hosts.operations import units
 from deployctl.steps.facts import release_state
+from deployctl.steps.routers.words import JOINS, LEAVES
 from deployctl.steps.servers import in_flight
 from deployctl.steps.servers.process import RUNNING, was_proven
-
-LEAVES, JOINS = "leave", "join"
-"""The names in a record of what it does."""
 
 
 class Replica:
@@ -28,10 +26,12 @@ class Replica:
     def __init__(self, routing: Routing, profile: Profile) -> None:
         self._routing = routing
         self._drain = profile.replicas.drain
+        self._left = False
 
     def leave(self, work: Work) -> None:
         """Take it out of the router, and wait until its requests have ended, or their time is
         over."""
+        self._left = True
         host, session, began = work.wanted.host, work.connected.session, time.monotonic()
 
         def show(left: int | None) -> None:
@@ -50,7 +50,11 @@ class Replica:
 
     def settle(self, work: Work) -> None:
         """In the list where what is current serves and was proven, else out of it. What fails
-        here is the host's failure, where it has no other."""
+        here is the host's failure, where it has no other. What failed in staging changes nothing
+        at a router, which may not be there yet."""
+        ended = work.record.error is not None or bool(work.record.held_back)
+        if ended and not self._left:
+            return
         try:
             with cancel.shielded():
                 self._settle(work)

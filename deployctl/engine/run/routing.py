@@ -162,7 +162,8 @@ class Routing:
                 self._host.name,
                 f"the router does not tell its replicas on port {self._settings.port}",
                 str(error),
-                f"see why: deployctl logs --profile {self._profile.name}; deployctl up starts it",
+                f"see why: deployctl logs --profile {self._profile.name} --host {self._host.name}"
+                " --unit router; deployctl up starts it again",
             ) from None
 
     def _is_cut_off(self, url: str) -> bool:

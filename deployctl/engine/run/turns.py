@@ -145,7 +145,9 @@ class Turns:
         if not all(one in self._waiting | self._ended | self._passed for one in self._group):
             return False
         if self._waves is None:
-            self._waves = self._strategy.waves([*self._plans.values()])
+            order = dict.fromkeys(self._group.values())
+            known = [self._plans[group] for group in order if group in self._plans]
+            self._waves = self._strategy.waves(known)
         before = self._waves[: self._wave(host)]
         done = {group for group in self._plans if self._is_done(group)}
         return all(group in done for wave in before for group in wave)

@@ -16,7 +16,7 @@ from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import environment, files, jobs
 from deployctl.hosts.upload import upload
 from deployctl.steps import job
-from deployctl.steps.builds import environments
+from deployctl.steps.builds import environments, patches
 from deployctl.steps.facts import SOURCE, TOOLS
 from deployctl.steps.interface import Context, Step
 from deployctl.vllm.builds import completeness, recipes, sources, strategies
@@ -92,6 +92,9 @@ class Build:
             self.context.session.call(
                 files.write, path=self.wish.overrides_file, text=self.wish.overrides_text
             )
+        found = zip(self.wish.patch_files, patches.read(self.settings), strict=True)
+        for path, patch in found:
+            self.context.session.call(files.write, path=path, text=patch.text)
         source = self.settings.source
         if not environments.is_git(source):
             requirement = source.wheel or f"{source.distribution}=={source.release}"
@@ -160,6 +163,7 @@ class Build:
         wanted = settings.strategy == "precompiled" or (
             settings.strategy == "auto" and not facts.kept
         )
+        wanted = wanted and settings.index != "none"
         if wanted and settings.target == "cuda" and facts.merge_base:
             urls = sources.precompiled_urls(
                 settings.precompiled_index, facts.merge_base, settings.torch_backend
@@ -234,7 +238,7 @@ class Build:
         state = job.run(
             self.context,
             environments.job_id(self.key),
-            steps,
+            [*steps, *recipes.patched(self.wish)],
             stall=self.settings.stall,
             limit=self.settings.limit,
             label={

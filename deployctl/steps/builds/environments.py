@@ -9,6 +9,7 @@ from deployctl.agent.wire.builds import Confined, Imports, Installed, ResolvedSo
 from deployctl.config.build import BuildSettings, SourceSettings
 from deployctl.config.profile import Profile
 from deployctl.hosts.operations import environment
+from deployctl.steps.builds import patches
 from deployctl.steps.facts import BUILD_USER, RELEASES, SOURCE, TOOLS
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
@@ -21,10 +22,16 @@ _NOT_BUILT: Any = {
     "stall": True,
     "limit": True,
     "precompiled_index": True,
+    # Named by their content, and only where there are any: the key of all others stays.
+    "patches": True,
+    "wheels_dir": True,
+    "index": True,
     "source": {"upstream"},
 }
 # What makes a wheel, of the build settings; the rest makes the environment around it.
 _WHEEL = {"python", "target", "torch_backend", "wheels", "base", "env", "submodules"}
+OFFLINE = {"UV_OFFLINE": "1", "UV_PYTHON_DOWNLOADS": "never", "PIP_NO_INDEX": "1"}
+"""Of a build that asks no index: neither uv nor pip looks beyond this host."""
 BUILD = "build"
 """The step's name."""
 SHIM = "deployctl"
@@ -68,6 +75,10 @@ def _first_key(wanted: Deployment, answers: Answers) -> str:
         identity["resolved"] = answers[SOURCE]["identity"]
         if is_git(build.source) and build.target == "cuda":
             identity["capabilities"] = capabilities(answers[TOOLS])
+    if build.patches:
+        identity["patches"] = patches.identity(build)
+    if build.wheels_dir is not None:
+        identity["wheels_dir"] = [build.wheels_dir, build.index]
     return digest(identity, 16)
 
 
@@ -192,7 +203,10 @@ def wish(
         wheels=tuple(build.wheels),
         overrides=tuple(build.overrides),
         extra=tuple(build.extra),
-        env=dict(build.env),
+        env={**(OFFLINE if build.index == "none" else {}), **build.env},
+        patches=tuple(patch.name for patch in patches.read(build)),
+        wheels_dir=build.wheels_dir,
+        index=build.index != "none",
         compile_bytecode=build.compile_bytecode,
         base=build.base,
     )

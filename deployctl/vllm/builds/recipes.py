@@ -51,6 +51,11 @@ class Wish:
     compile_bytecode: bool = True
     base: str | None = None
     """The environment whose hard-linked copy is filled, for `in-place`."""
+    patches: Sequence[str] = ()
+    """Names of patch files that lie in `patch_folder`."""
+    wheels_dir: str | None = None
+    index: bool = True
+    """Whether an index may be asked."""
     confinement: Confinement | None = None
     """None where the agent's own user builds."""
 
@@ -67,6 +72,11 @@ class Wish:
     def tree(self) -> str:
         """The working tree that is built."""
         return f"{self.work}/source"
+
+    @property
+    def patch_files(self) -> list[str]:
+        """Where the patches lie, in their order."""
+        return [f"{self.work}/patches/{i:02}-{name}" for i, name in enumerate(self.patches)]
 
     @property
     def interpreter(self) -> str:
@@ -149,6 +159,7 @@ def build(
         argv += ["--no-build-isolation"]
     if wish.wheels:
         argv += ["--find-links", _offered(wish)]
+    argv += _places(wish)
     env = {**env, **wish.env}
     building = [
         *lay_out(wish, origin),
@@ -174,6 +185,14 @@ def patch(wish: Wish, uv: str, origin: Origin, merge_base: str, tag: str) -> lis
         *release(wish, uv, requirement),
         _chore("patching", "patch", origin.repository, *arguments),
     ]
+
+
+def patched(wish: Wish) -> list[JobStep]:
+    """The profile's patch files applied to what is installed."""
+    if not wish.patches:
+        return []
+    arguments = [wish.environment, wish.distribution, *wish.patch_files]
+    return [_chore("patching", "apply", *arguments)]
 
 
 def lay_out(wish: Wish, origin: Origin) -> list[JobStep]:
@@ -213,9 +232,11 @@ def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:
         argv.append("--compile-bytecode")
     if wish.overrides:
         argv += ["--override", wish.overrides_file]
-    backend = ["--torch-backend", wish.torch_backend] if wish.torch_backend else []
+    argv += _places(wish)
+    # It replaces the index for torch.
+    backend = ["--torch-backend", wish.torch_backend] if wish.torch_backend and wish.index else []
     wanted = [*requirements, *wish.extra]
-    if not wish.wheels:
+    if not wish.wheels or not wish.index:
         return [confined(wish, step("installing", [*argv, *backend, *wanted], wish.env))]
     found = {"glob": f"{_offered(wish)}/*.whl"}
     with_offer = [*argv, "--find-links", _offered(wish), *wanted]
@@ -227,9 +248,15 @@ def install(wish: Wish, uv: str, requirements: Sequence[Any]) -> list[JobStep]:
     ]
 
 
+def _places(wish: Wish) -> list[str]:
+    """Where wheels come from, beside or instead of the index."""
+    folder = ["--find-links", wish.wheels_dir] if wish.wheels_dir is not None else []
+    return [*folder, *([] if wish.index else ["--no-index"])]
+
+
 def offer(wish: Wish, uv: str) -> list[JobStep]:
     """Wheels that pip's own configuration offers; there may be none."""
-    if not wish.wheels:
+    if not wish.wheels or not wish.index:
         return []
     offering = _chore("resolving", "offer", _offered(wish), wish.python, uv, *wish.wheels)
     missing = {"glob": f"{_offered(wish)}/*.whl", "present": False}

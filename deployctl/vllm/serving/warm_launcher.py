@@ -43,6 +43,10 @@ SERVER = (
     "vllm.entrypoints.cli.launch",
     "vllm.entrypoints.cli.openai",
     "vllm.entrypoints.cli.run_batch",
+    "vllm.entrypoints.cli.collect_env",
+    "vllm.entrypoints.cli.download_kernels",
+    "vllm.entrypoints.cli.preload",
+    "vllm.entrypoints.cli.snapshot",
     "vllm.entrypoints.openai.api_server",
     "vllm.entrypoints.launchers.api_server.entry",
     "vllm.v1.engine.async_llm",
@@ -53,8 +57,10 @@ SERVER = (
     "vllm.v1.executor.uniproc_executor",
     "vllm.v1.executor.multiproc_executor",
     "vllm.transformers_utils.config",
-    "vllm.transformers_utils.tokenizer",
+    "vllm.transformers_utils.configs.speculators",
+    "vllm.tokenizers",
     "vllm.model_executor.model_loader",
+    "vllm.model_executor.models.config",
     "vllm.distributed.parallel_state",
     "uvicorn",
     "uvloop",
@@ -80,13 +86,12 @@ UVM = "/dev/nvidia-uvm"
 
 def modules(argv: list[str], cuda: bool) -> list[str]:
     """The modules that a server with this command line imports, as far as is known before."""
-    if not cuda:
-        return list(SERVER)
-    found = [*SERVER, *WORKER]
+    found = [*SERVER, *(WORKER if cuda else ())]
     for config in configs(argv):
         if config.get("model_type"):
             found.append(f"transformers.models.{config['model_type']}")
-        found += [named for one in config.get("architectures") or () if (named := _module(one))]
+        if cuda:
+            found += filter(None, map(_module, config.get("architectures") or ()))
     return found
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from deployctl.agent.wire.answers import Listing
 from deployctl.agent.wire.machine import Outside
 from deployctl.agent.wire.stored import Model
 from deployctl.engine.inspect.checks.interface import There, found
-from deployctl.hosts.operations import outside
+from deployctl.hosts.operations import files, outside
 from deployctl.hosts.session import Call
 from deployctl.steps.build import environment_key, sealed
 from deployctl.steps.facts import DRAFTER, MODEL, SOURCE
@@ -21,6 +22,7 @@ from deployctl.steps.models import sources
 
 INDEX = Key[Outside]("doctor.index")
 GIT = Key[Outside]("doctor.git")
+WHEELS = Key[Listing]("doctor.wheels")
 
 REMEDIES = {
     "name": ("{host} cannot be resolved", ("getent hosts {host}", "cat /etc/resolv.conf")),
@@ -61,7 +63,11 @@ SOURCES = {
 
 def questions(wanted: Deployment) -> Sequence[Question[Any]]:
     build = wanted.profile.build
-    asked = [Question(INDEX, Call(outside.index, env=build.env))]
+    asked: list[Question[Any]] = []
+    if build.wheels_dir is not None:
+        asked.append(Question(WHEELS, Call(files.list, path=build.wheels_dir)))
+    if build.index != "none":
+        asked.append(Question(INDEX, Call(outside.index, env=build.env)))
     if build.source.ref is not None or build.source.pr is not None:
         asked.append(Question(GIT, Call(outside.repository, url=build.source.url)))
     return asked
@@ -76,8 +82,15 @@ def built(there: There) -> bool:
 
 
 def index(there: There) -> Iterator[Finding]:
-    """The index from which a build installs."""
-    yield from _outside("index", there.answers, INDEX, built(there))
+    """Where a build installs from: the index, or a folder of wheels."""
+    build, listing = there.wanted.profile.build, there.answers.get(WHEELS)
+    if build.wheels_dir is not None and listing is not None:
+        wheels = sum(name.endswith(".whl") for name in listing["entries"])
+        say = f"no wheel lies in {build.wheels_dir}; copy the wheels there (build.wheels_dir)"
+        verdict: Verdict = "ok" if wheels else "warning" if built(there) else "failed"
+        yield found("wheels", verdict, f"{wheels} wheels", "" if wheels else say)
+    if build.index != "none":
+        yield from _outside("index", there.answers, INDEX, built(there))
 
 
 def repository(there: There) -> Iterator[Finding]:
