@@ -21,9 +21,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, ContextManager, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from ..core.atomic_files import read_json, write_json
 from ..core.interface import PRIVATE, USUAL_UMASK
@@ -62,6 +62,7 @@ class ServerSupervisor(Supervisor):
         self.limits: Dict[str, Any] = self.spec["limits"]
         self.failures: List[float] = []
         self.life: Optional[Watch] = None
+        self.bond: Optional[Bond] = None
         self.hung = 0
         """Restarts of a server that answered no more."""
         self.key: Optional[str] = None
@@ -103,13 +104,13 @@ class ServerSupervisor(Supervisor):
             self.secrets()
             self.began(given, told)
         while True:
-            with self.bonded() as bond:
-                self.await_others(bond)
+            with self.bonded():
+                self.await_others()
                 if self.waker.stopped:
                     self.note("stopped")
                     return 0
                 child, given = given or self.start(), None
-                rc = None if child is None else self.watch(child, bond)
+                rc = None if child is None else self.watch(child)
             if self.waker.stopped:
                 self.note("stopped", rc=rc, ended=time.time())
                 return 0
@@ -123,17 +124,19 @@ class ServerSupervisor(Supervisor):
                 self.note("stopped", rc=rc)
                 return 0
 
-    def bonded(self) -> "ContextManager[Optional[Bond]]":
-        """What ends this rank of a group when another one ends; None for a server of its own."""
+    @contextmanager
+    def bonded(self) -> Iterator[None]:
+        """What ends this rank of a group when another one ends; nothing for a server of its own."""
         spec = self.spec.get("bond")
-        return Bond(spec) if spec else nullcontext()
+        with Bond(spec) if spec else nullcontext() as self.bond:
+            yield
 
-    def await_others(self, bond: Optional[Bond]) -> None:
+    def await_others(self) -> None:
         """Before a group's rank is started again: all the others must have ended too."""
-        if bond is None or not self.record["restarts"]:
+        if self.bond is None or not self.record["restarts"]:
             return
         self.tell("this rank waits for the others of its group")
-        while not self.waker.stopped and not bond.whole.is_set():
+        while not self.waker.stopped and not self.bond.whole.is_set():
             self.waker.wait(0.5, [])
 
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
@@ -175,7 +178,7 @@ class ServerSupervisor(Supervisor):
             asked=False,
         )
 
-    def watch(self, child: "subprocess.Popen[bytes]", bond: Optional[Bond] = None) -> Optional[int]:
+    def watch(self, child: "subprocess.Popen[bytes]") -> Optional[int]:
         """Until the server is gone with all that it started; its exit status, negative a signal."""
         with ExitStack() as held:
             self.life = None
@@ -192,15 +195,6 @@ class ServerSupervisor(Supervisor):
                 child.wait(self.spec["grace"])
         elif self.life is not None and self.life.hung:
             self.give_up(self.life)
-        fd = os.pidfd_open(child.pid)
-        try:
-            self.follow(child, fd, bond)
-            if self.waker.stopped:
-                # The main process alone is asked first: it ends its own children in order.
-                signal.pidfd_send_signal(fd, signal.SIGTERM)
-                select.select([fd], [], [], self.spec["grace"])
-        finally:
-            os.close(fd)
         ended = child.poll()
         if ended is not None:
             self.note("ending", rc=ended)
@@ -214,35 +208,11 @@ class ServerSupervisor(Supervisor):
         self.tend_log()
         if self.life is not None and self.record.get("liveness") != self.life.state:
             self.save(liveness=self.life.state)
+        if self.bond is not None and self.bond.lost:
+            self.save(lost=self.bond.lost)
+            self.tell("%s: this rank ends with it" % self.bond.lost)
+            return True
         return self.life is not None and self.life.hung
-
-    def follow(
-        self, child: "subprocess.Popen[bytes]", fd: int, bond: Optional[Bond] = None
-    ) -> None:
-        """Until the main process, whose pidfd this is, has ended, hangs, lacks another rank of its
-        group, or is to be stopped."""
-        with ExitStack() as held:
-            watch = None
-            if self.spec.get("liveness"):
-                proven = partial(self.proven, identity(child.pid))
-                made = Watch(self.spec["liveness"], self.key, proven, self.hung)
-                watch = held.enter_context(made)
-            while not self.waker.stopped:
-                self.tend_log()
-                if watch is not None and self.record.get("liveness") != watch.state:
-                    self.record["liveness"] = watch.state
-                    self.write()
-                if self.unwritten:
-                    self.write()
-                if self.waker.wait(1.0, [fd]):
-                    return
-                if watch is not None and watch.hung:
-                    self.give_up(watch)
-                    return
-                if bond is not None and bond.lost:
-                    self.record["lost"] = bond.lost
-                    self.tell("%s: this rank ends with it" % bond.lost)
-                    return
 
     def give_up(self, watch: Watch) -> None:
         """Note that the server hangs; what follows ends it."""
