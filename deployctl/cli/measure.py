@@ -145,7 +145,7 @@ def acceptance(
         )
     from deployctl.config.checks import AcceptanceSettings
     from deployctl.engine.measure import checks, offline
-    from deployctl.report.measured import acceptance_lines
+    from deployctl.report.measured import acceptance_lines, acceptance_verdict
 
     given = {
         "prompts": prompts,
@@ -170,7 +170,9 @@ def acceptance(
         with _client(name, api_key_env, ca_file) as client:
             asked = checks.served_model(client, model)
             found = checks.acceptance_of(client, asked, settings, _counter(quiet))
-    _leave("acceptance", found, as_json, acceptance_lines, checks.acceptance_failure(name, found))
+    failure = checks.acceptance_failure(name, found)
+    found = {**found, "verdict": acceptance_verdict(found)}
+    _leave("acceptance", found, as_json, acceptance_lines, failure)
 
 
 def bench(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.config.document import display
-from deployctl.config.loader import check_host_file, load_playbook, load_profile
+from deployctl.config.loader import Loaded, check_host_file, load_playbook, load_profile
 from deployctl.config.search import SINGULAR, Found, Kind, Search, default_search
 from deployctl.config.step_options import Options
 from deployctl.config.yamltext import read
@@ -61,12 +61,24 @@ def check(entry: Entry, steps: Options, search: Search | None = None) -> str:
     path = str(entry.found.path.absolute())
     try:
         if entry.word == "profile":
-            load_profile(path, environ={}, search=search)
-        elif entry.word == "playbook":
+            return _playbook_of(load_profile(path, environ={}, search=search), steps, search)
+        if entry.word == "playbook":
             load_playbook(path, steps, search=search)
         else:
             check_host_file(Path(path), search=search)
     except (ConfigError, UsageError) as error:
+        return error.why or error.what
+    return ""
+
+
+def _playbook_of(loaded: Loaded, steps: Options, search: Search | None) -> str:
+    """What is wrong with the playbook that a profile names; empty where nothing is."""
+    name = loaded.profile.playbook
+    try:
+        load_playbook(name, steps, search=search)
+    except UsageError as error:
+        return f"{loaded.origins['playbook']}: playbook: {error.what}"
+    except ConfigError as error:
         return error.why or error.what
     return ""
 

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
+def acceptance_verdict(evidence: Mapping[str, Any]) -> str:
+    """The verdict of an acceptance check: without a floor, nothing was passed."""
+    judged = (evidence.get("gate") or {}).get("floor") is not None
+    return "measured" if evidence["verdict"] == "pass" and not judged else evidence["verdict"]
+
+
 def acceptance_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
     """An acceptance check: the verdict, the figures, and where they come from."""
-    judged = (evidence.get("gate") or {}).get("floor") is not None
-    verdict = "measured" if evidence["verdict"] == "pass" and not judged else evidence["verdict"]
-    yield f"acceptance  {verdict}: {'; '.join(evidence['reasons'])}"
+    yield f"acceptance  {acceptance_verdict(evidence)}: {'; '.join(evidence['reasons'])}"
     if not evidence["draft_tokens"]:
         return
     length, bounds = evidence["mean_acceptance_length"], evidence.get("bounds")

@@ -24,7 +24,7 @@ def table(document: Mapping[str, Any], width: int | None = None) -> Iterator[str
     yield from columns(rows, HEADS, width, ("unit", *LEAST) if alike else LEAST)
     for host in document["hosts"]:
         if host["error"]:
-            what = f"{host['host']}: {host['error']['what']}"
+            what = str(host["error"]["what"])
             yield what if width is None or len(what) <= width else what[: width - 1] + "…"
 
 

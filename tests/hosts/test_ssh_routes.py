@@ -124,6 +124,7 @@ class TestRoutes:
         error = refusal(sshd.settings(connect_timeout=60))
         assert isinstance(error, Unreachable)
         assert "no way to 127.0.0.1" in error.why
+        assert "Error" not in error.why.partition("; ProxyCommand")[0]
         assert time.monotonic() - began < 30
 
 

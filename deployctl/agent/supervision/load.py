@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ..core.interface import Call
 from ..network.network import http
@@ -14,6 +14,9 @@ from ..wire.answers import Requests
 PAUSE = 0.2
 PATIENCE = 1.0
 """Seconds between two questions, and for an answer."""
+QUIET = 5
+"""Answers in a row that count nothing, after which a server that was asked to end has nothing left
+to do for others."""
 
 
 class Watch:
@@ -22,11 +25,20 @@ class Watch:
     `first` is the count before the stop, `last` the last that was answered within `drain` seconds
     of it: what the server breaks off then is no longer counted, and was cut off. None where none
     was answered: a server without `--enable-server-load-tracking` counts nothing and answers 0 or
-    not at all.
+    not at all. `idle` is called once where nothing is in flight any more since it was `asked` to
+    end.
     """
 
-    def __init__(self, call: Call, url: str, drain: float) -> None:
+    def __init__(
+        self,
+        call: Call,
+        url: str,
+        drain: float,
+        asked: Callable[[], bool] = lambda: False,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
         self._call, self._url, self._drain = call, url, drain
+        self._asked, self._idle = asked, idle
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="load", daemon=True)
         self.first: Optional[int] = None
@@ -50,12 +62,17 @@ class Watch:
 
     def _ask(self) -> None:
         end = time.monotonic() + self._drain
+        quiet = 0
         while not self._over.wait(PAUSE):
+            asked = self._asked()
             found = self._count()
             if time.monotonic() > end:
                 return
             if found is not None:
                 self.last = found
+            quiet = quiet + 1 if asked and found == 0 else 0
+            if quiet == QUIET:
+                self._idle()
 
     def _count(self) -> Optional[int]:
         answer = http(self._call, "GET", self._url, timeout=PATIENCE)

@@ -153,6 +153,7 @@ class ServerSupervisor(Supervisor):
             started=started,
             loaded=loaded,
             warm=warm,
+            asked=False,
         )
 
     def watch(self, child: "subprocess.Popen[bytes]") -> Optional[int]:
@@ -167,6 +168,7 @@ class ServerSupervisor(Supervisor):
         if self.waker.stopped:
             # The main process alone is asked first: it ends its own children in order.
             child.send_signal(signal.SIGTERM)
+            self.save(asked=True)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(self.spec["grace"])
         elif self.life is not None and self.life.hung:

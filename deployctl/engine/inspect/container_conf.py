@@ -23,10 +23,12 @@ CGROUP = Path("/sys/fs/cgroup/cgroup.controllers")
 
 def examine(file: str, devices: str | None, cgroup: int | None) -> dict[str, Any]:
     """Every finding about a conf. `devices` is a file with the output of `ls -l /dev/nvidia*`;
-    without one it is judged by this machine's, and by its control groups."""
+    without one it is judged by this machine's. Where that has NVIDIA devices, its control groups
+    count as well; elsewhere their version is unknown, unless it is given."""
     if devices is None:
         found, odd, where = _devices_here(), [], "this machine"
-        cgroup = cgroup or (2 if CGROUP.exists() else 1)
+        here = 2 if CGROUP.exists() else 1
+        cgroup = cgroup or (here if found else None)
     else:
         listed = listing.parse(text_of(devices))
         found, where = list(listed.devices), devices

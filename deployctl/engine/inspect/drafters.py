@@ -179,7 +179,17 @@ def check_file(
         checks = [known]
     else:
         checks = check(config, Circumstances(against, known, tokens))
+    if target is None:
+        checks = [_without_target(one) for one in checks]
     return replace(used, checks=(*why, *checks, *_as_wanted(used)))
+
+
+def _without_target(made: Check) -> Check:
+    """A check that could not compare, with its cause: no target was given."""
+    key = made.message.removeprefix("the target's config has no ")
+    if made.verdict != "unknown" or key == made.message:
+        return made
+    return replace(made, message=f"{key} is not compared: no target was given (--target)")
 
 
 def _one_of(path: Path, method: str | None) -> tuple[Path, tuple[Check, ...]]:

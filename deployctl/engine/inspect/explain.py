@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,12 @@ from deployctl.vllm.logs import encoded, kinds
 from deployctl.vllm.logs.explanation import Explanation, Kind
 
 SCHEMA = "deployctl.explain/1"
-UNKNOWN = "unknown"
+UNKNOWN, STOPPED = "unknown", "stopped"
+_SHUTDOWN = re.compile(r"API server: shutdown triggered|Application shutdown complete")
+"""What vLLM (from 0.30 on) and uvicorn log when they are asked to end."""
+_SERVING = re.compile(r"Application startup complete")
+_ORDERLY = "the server was asked to stop (SIGTERM or Ctrl-C) and ended; no error ended it"
+_NO_FAULT = "see who stopped it: deployctl history, journalctl -u UNIT, docker events"
 _NEXT = {
     "server": "search vLLM's issues for that line; or start again with VLLM_LOGGING_LEVEL: DEBUG "
     "in serve.env",
@@ -32,6 +38,10 @@ def document(text: str, kind: Kind | None) -> dict[str, Any]:
     """What a log says: `cause` is a stable id of docs/logs.md, `evidence` are its decisive lines
     as they stand in it."""
     found, explained = kinds.explain(text, kind)
+    if found == "server" and not (explained.cause or explained.lines):
+        ending = _stopped(text)
+        if ending:
+            explained = Explanation(STOPPED, _ORDERLY, _NO_FAULT, (), (ending,))
     return {
         "schema": SCHEMA,
         "kind": found,
@@ -40,6 +50,17 @@ def document(text: str, kind: Kind | None) -> dict[str, Any]:
         "evidence": list(explained.evidence),
         "next": explained.next if explained.cause else _next(found, explained),
     }
+
+
+def _stopped(text: str) -> str:
+    """The line by which a server's last start ended in order; empty where it did not."""
+    ending = ""
+    for line in text.splitlines():
+        if _SERVING.search(line):
+            ending = ""
+        elif not ending and _SHUTDOWN.search(line):
+            ending = line
+    return ending
 
 
 def _unknown(kind: Kind, explained: Explanation) -> str:

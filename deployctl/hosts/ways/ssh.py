@@ -209,7 +209,8 @@ class SshTransport:
     ) -> Unreachable:
         """What paramiko's `error` means; `reached` is whether anything answered there."""
         place = endpoint.place
-        why = str(error) or type(error).__name__
+        closed = isinstance(error, EOFError)
+        why = str(error) or ("the connection was closed" if closed else type(error).__name__)
         todo = "see whether the host is up and the network leads there"
         if isinstance(error, IncompatiblePeer):
             what = f"{place} and we have no algorithm in common"

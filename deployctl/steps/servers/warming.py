@@ -17,6 +17,8 @@ PLAIN = "plain"
 NEED = 3 << 30
 """Bytes of memory that must be available for one more process with all of vLLM's imports: it takes
 1 to 2 GiB, on a GPU host as on a CPU."""
+WAIT = 600.0
+"""Seconds that it waits at most, beside the grace of what it replaces."""
 READ_LIMIT = 300.0
 """Seconds in which weights are read ahead."""
 PATIENCE = 180.0
@@ -48,6 +50,7 @@ def begin(context: Context, start: Mapping[str, Any]) -> str:
             python=f"{context.release.environment}/bin/python",
             need=NEED if wanted.profile.switch.warm == "auto" else 0,
             patience=PATIENCE,
+            limit=WAIT + start["grace"],
         )
     except RemoteError as error:
         said = error.message

@@ -31,3 +31,12 @@ def test_one_that_is_not_reached_hides_no_other(paired: ServedHost) -> None:
         with paired.start(command) as look:
             output = look.output()
         assert "gone  unknown" in output and "here" in output
+    with paired.start("logs", "-n", "1") as look:
+        output, errors = look.communicate(timeout=LIMIT)
+    assert look.returncode == 4 and "gone" in errors
+    assert output.startswith("here | ") and output.count("\n") == 1
+    for unit, code in (("server", 0), ("nope", 2)):
+        with paired.start("logs", "--host", "here", "--unit", unit) as look:
+            output, errors = look.communicate(timeout=LIMIT)
+        assert look.returncode == code and ("stand-in" in output) == (code == 0)
+    assert "has no unit nope on here" in errors and "its units: server" in errors

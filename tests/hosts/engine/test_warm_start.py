@@ -76,6 +76,23 @@ def test_a_run_that_is_killed_leaves_what_serves_and_the_next_one_switches(
     assert not is_alive(waited)
 
 
+def test_a_run_that_is_killed_after_the_stop_leaves_a_process_that_the_next_one_uses(
+    served: ServedHost,
+) -> None:
+    served.up(WARM)
+    stops_at = "launch: started"
+    with served.start("up", "--set", WARM, "--set", OTHER, stops_at=stops_at) as running:
+        waited = int(running.told(WAITS).partition(WAITS)[2].partition(":")[0])
+        running.told(stops_at)
+        running.kill()
+    stopped = served.unit()
+    assert stopped["state"] == "stopped" and stopped["waits"]["pid"] == waited
+    record = served.up(WARM, OTHER)
+    assert record.exit_code == 0
+    launched = step(record, "launch").evidence
+    assert launched["pid"] == waited and launched["warm"] and launched["plain"] is None
+
+
 def test_an_interrupt_while_it_waits_ends_it_or_bounds_it(served: ServedHost) -> None:
     served.up(WARM)
     before = served.unit()

@@ -84,3 +84,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_options_that_belong_together() -> None:
     for argv in (["doctor", "--host", "x"], ["doctor", "-p", "demo", "--devices", "x"]):
         assert isinstance(CliRunner().invoke(app, argv).exception, UsageError)
+
+
+def test_away_from_a_node_its_control_groups_are_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from deployctl.engine.inspect import container_conf
+
+    monkeypatch.setattr(container_conf, "HERE", tmp_path)
+    argv = ["doctor", "--container-conf", str(PATHS / "path.conf"), "--json"]
+    assert json.loads(CliRunner().invoke(app, argv).stdout)["cgroup"] is None
+    argv += ["--cgroup", "1"]
+    assert json.loads(CliRunner().invoke(app, argv).stdout)["cgroup"] == 1

@@ -171,3 +171,11 @@ def test_set_refuses_what_no_json_file_can_hold(stale: Path, value: str) -> None
 def test_set_takes_what_is_nested_beyond_reason_for_text(stale: Path) -> None:
     done = run("set", str(stale), f"block_size={'[' * 50_000}")
     assert isinstance(done.exception, UsageError)
+
+
+def test_a_check_without_a_target_says_so(stale: Path) -> None:
+    done = run("check", str(stale), "--json")
+    (config,) = json.loads(done.stdout)["configs"]
+    unknown = [one["message"] for one in config["checks"] if one["verdict"] == "unknown"]
+    assert "hidden_size is not compared: no target was given (--target)" in unknown
+    assert not [message for message in unknown if "target's config has no" in message]

@@ -78,3 +78,15 @@ def test_a_terminal_is_not_steered(tmp_path: Path) -> None:
 
 def test_no_file(tmp_path: Path) -> None:
     assert isinstance(run(str(tmp_path / "none")).exception, UsageError)
+
+
+def test_an_orderly_stop_is_named_as_one() -> None:
+    log = FIELD.parent / "vllm_cpu" / "log-0.32.0-plain.txt"
+    done = run(str(log), "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["cause"]) == (0, "stopped")
+    assert "shutdown triggered" in document["evidence"][0]
+    # One that serves again after it was not stopped by it.
+    restarted = log.read_text() + "INFO: Application startup complete.\n"
+    again = run("-", "--json", stdin=restarted)
+    assert (again.exit_code, json.loads(again.stdout)["cause"]) == (11, "unknown")

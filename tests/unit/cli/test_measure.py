@@ -275,3 +275,9 @@ def test_a_key_must_be_set_where_it_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     arguments = ["smoke", "--url", "http://127.0.0.1:1", "--api-key-env", "NO_SUCH_KEY"]
     assert isinstance(CliRunner().invoke(app, arguments).exception, UsageError)
+
+
+def test_without_a_floor_nothing_has_passed(tmp_path: Path) -> None:
+    given = ("--log", log_of(tmp_path, "F1", "F3", "F7", "F8"), "--min-drafts", "5")
+    assert acceptance(*given)[1]["verdict"] == "measured"
+    assert acceptance(*given, "--min-length", "1")[1]["verdict"] == "pass"

@@ -133,3 +133,17 @@ def test_help_imports_nothing_heavy() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ran.stdout == "[]\n", ran.stderr
+
+
+def test_validate_reads_the_playbook_of_a_profile(work: Path) -> None:
+    mine, playbook = work / "profiles/mine.yaml", work / "own.yaml"
+    mine.write_text(f"{SMALLEST}playbook: ./own.yaml\n")
+    done = deployctl(work, "validate", "mine")
+    assert done.returncode == 3
+    assert "profiles/mine.yaml:3:11: playbook: there is no playbook file ./own.yaml" in done.stdout
+    playbook.write_text("name: own\nsteps:\n  - build\n  - step: smoke\n    with: {no_such: 1}\n")
+    done = deployctl(work, "validate", "mine")
+    assert done.returncode == 3
+    assert "own.yaml:5:" in done.stdout and "no_such" in done.stdout
+    playbook.write_text("name: own\nsteps: [build]\n")
+    assert deployctl(work, "validate", "mine").returncode == 0

@@ -53,7 +53,7 @@ def test_a_row_for_each_unit_and_why_a_host_is_not_read() -> None:
     assert one.split() == [*shown, "10.0/24.0G", "acceptance", "undecided"]
     assert "running, silent" in two
     assert three.split() == ["gpu3", "unreachable"] and "no answer for 12 s" in four
-    assert five.split() == ["gpu5", "connecting"] and why == "gpu3: gpu3: no answer from 10.0.0.3"
+    assert five.split() == ["gpu5", "connecting"] and why == "gpu3: no answer from 10.0.0.3"
 
 
 def test_a_narrow_terminal_keeps_what_moves() -> None:

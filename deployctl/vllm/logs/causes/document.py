@@ -19,7 +19,8 @@ torchrun and of the loggers around vLLM are taken off; compressed files and UTF-
 first error that ended a process decides. Reports of another process's end ("Engine core
 initialization failed"), warnings and phases that were left explain nothing. NCCL's own warning
 explains an exception of the same process shortly after it. Where no cause below is found, the
-cause is `unknown` (exit 11) and the last exception, or the first error of the build, is shown.
+cause is `unknown` (exit 11) and the last exception, or the first error of the build, is shown. A
+server that was asked to stop and ended without an error has the cause `stopped`.
 """
 
 
