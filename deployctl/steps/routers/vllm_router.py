@@ -15,6 +15,8 @@ from urllib.parse import quote
 from deployctl.config.router import RouterSettings
 from deployctl.steps.routers.interface import Request, RouterEngine
 
+CIRCUIT = 10
+"""Seconds for which its circuit breaker keeps requests from a replica after errors."""
 OPEN = 1.0
 """The value of `vllm_router_cb_state` while a replica's circuit breaker is open."""
 
@@ -45,6 +47,8 @@ class VllmRouter(RouterEngine):
             "--health-failure-threshold": health.failures,
             "--health-success-threshold": 1,
             "--worker-startup-check-interval": 1,
+            # A replica that was started again after a crash gets no requests for so long.
+            "--cb-timeout-duration-secs": CIRCUIT,
         }
         flat = (str(part) for option in options.items() for part in option)
         return [f"{environment}/bin/vllm-router", *flat]
