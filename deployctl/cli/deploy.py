@@ -142,6 +142,7 @@ def plan(
     from deployctl.engine.inspect import exposure
     from deployctl.engine.run.coordinator import survey
     from deployctl.engine.run.options import Options
+    from deployctl.engine.run.waves import order
     from deployctl.report import document, summary
 
     loaded = running.load(profile, sets, hosts)
@@ -149,6 +150,7 @@ def plan(
     running.check_skip(skip, chosen)
     found = survey(loaded, chosen, Options(skip=frozenset(skip), parallel=parallel))
     made = document.plan(loaded.name, chosen.name, found)
+    made["waves"] = order(loaded, found)
     made["exposure"] = exposure.document(loaded, chosen)
     code = PLAN_HAS_CHANGES if detailed_exitcode and made["changes"] else 0
     running.leave(made, summary.plan_lines(made), as_json, running.of_plans(found) or code)

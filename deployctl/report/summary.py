@@ -96,6 +96,8 @@ def _detail(step: Mapping[str, Any]) -> str:
 def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A plan in lines: each step, what it would change and why."""
     yield from unreached.each(document, _planned)
+    if len(document.get("waves") or ()) > 1:
+        yield f"one after the other: {'; '.join(', '.join(wave) for wave in document['waves'])}"
     yield from _exposed(document.get("exposure") or {})
     yield _plan_end(document)
 

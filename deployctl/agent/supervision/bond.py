@@ -1,7 +1,7 @@
 """What holds the supervisors of a group's ranks together: a connection from each to the head's.
 
-vLLM notices little of another rank's end: a head whose worker was killed answers /health for as
-long as nobody asks it anything else, and a worker without its head waits for ever. So each
+vLLM notices little of the end of another rank: a head whose worker was killed answers /health
+until the first other request, and a worker without its head waits for ever. So each
 supervisor says a word a second; where one falls silent, or its connection ends, the others end
 their servers too, and start them again once all are there.
 """

@@ -8,43 +8,29 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..core import inheritance, layout
 from ..core.archive import archive
 from ..core.atomic_files import read_json, write_json
 from ..core.interface import AgentError, Call
-from ..core.redaction import LogMask, forms, hidden
+from ..core.redaction import forms, hidden
 from ..core.regular_files import read_piece
-from ..processes import processes
 from ..wire.adoption import RunAs
-from ..wire.answers import LogPart, UnitState, UnitStopped, Warmed
+from ..wire.answers import LogPart, UnitState, Warmed
 from ..wire.bonds import BondSpec
 from ..wire.liveness import Liveness
-from . import by_hand, systemd, warming, watching
-from .load import Watch
+from . import systemd, warming, watching
+from .ending import end_supervisor, forget_secrets, service_of
+from .ending import stop as stop
 from .unit_files import ENDED, Unit, alive
+from .unit_state import unit_state
 
-LOAD_OPTION, DRAIN_OPTION = "--enable-server-load-tracking", "--shutdown-timeout"
-"""Options of `vllm serve` with which it counts requests, and lets them end when it is stopped."""
 LIMITS = {"restarts": 5, "window": 900.0, "log": 64 << 20}
 """Restarts within this many seconds; bytes of log before it is rotated."""
-
-
-def _word(record: Dict[str, Any], running: bool, supervised: bool) -> str:
-    if running:
-        return "running"
-    if record.get("state") in ENDED:
-        return str(record["state"])
-    if record.get("state") == "ending":
-        # The main process is gone; the supervisor ends what it left.
-        return "exited" if record["rc"] == 0 else "failed"
-    return "starting" if supervised else "lost"
 
 
 def state(call: Call, profile: str, unit: str) -> UnitState:
@@ -58,45 +44,13 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     group ended last, and this one with it.
     """
     files = Unit(call, profile, unit)
-    return {**_state(files), "waits": warming.Next(call, files).waits()}
+    return {**unit_state(files), "waits": warming.Next(call, files).waits()}
 
 
 def listing(call: Call, profile: str) -> Dict[str, UnitState]:
     """The state of every unit that a profile has here, by name."""
     call.profile(profile)
     return {unit: state(call, profile, unit) for unit in layout.units(call.root, profile)}
-
-
-def _state(unit: Unit) -> UnitState:
-    spec = unit.spec()
-    if spec is None:
-        return {"state": "absent", "pid": None, "start": None, "release": None, "members": []}
-    record, running, supervised = unit.standing(spec["serial"])
-    members = unit.members(spec, record)
-    return {
-        "state": _word(record, running, supervised),
-        "supervised": supervised,
-        "kept": os.path.exists(unit.file("kept")),
-        "proven": unit.proven(),
-        "loaded": record.get("loaded"),
-        "pid": record.get("pid"),
-        "start": record.get("start"),
-        "started": record.get("started"),
-        "ended": record.get("ended"),
-        "rc": record.get("rc"),
-        "error": record.get("error"),
-        "restarts": record.get("restarts", 0),
-        "liveness": record.get("liveness"),
-        "lost": record.get("lost"),
-        "warm": record.get("warm"),
-        "release": spec["release"],
-        "argv": spec["argv"],
-        "log": spec["log"],
-        "kind": spec["kind"],
-        "cpu": sum(m.cpu for m in members) / processes.TICKS,
-        "io": processes.moved(members),
-        "members": [processes.describe_process(m) for m in members],
-    }
 
 
 def start(
@@ -144,11 +98,11 @@ def start(
         "bond": bond,
     }
     with files.alone():
-        now, before = _state(files), files.spec() or {}
+        now, before = unit_state(files), files.spec() or {}
         if now["state"] in ENDED and now["supervised"]:
             # The last one's supervisor is on its way out; until then it keeps the next one out.
-            _end_supervisor(files.record(before.get("serial")), grace)
-            now = _state(files)
+            end_supervisor(files.record(before.get("serial")), grace)
+            now = unit_state(files)
         if now["state"] in ("running", "starting") or now["members"]:
             said = "unit %s runs already, pid %s" % (files.name, now["pid"])
             raise AgentError("running", said, now)
@@ -157,7 +111,7 @@ def start(
         taken, plain = _start_warm(call, files, spec, secrets, before)
         if plain:
             _write(files, spec, secrets)
-            _supervise(call, files, spec, _service(call, files, before))
+            _supervise(call, files, spec, service_of(call, files, before))
         return {**_await_start(files, str(taken["serial"])), "plain": plain or None}
 
 
@@ -231,7 +185,7 @@ def _start_warm(
         why = coming.serve(taken)
         if not why:
             if spec["kind"] == "systemd":
-                for service in {_service(call, files, before), spec["service"]}:
+                for service in {service_of(call, files, before), spec["service"]}:
                     systemd.disable(service)
                 systemd.enable(str(taken["service"]))
             return taken, ""
@@ -240,7 +194,7 @@ def _start_warm(
 
 
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
-    _forget_secrets(unit, spec["log"])
+    forget_secrets(unit, spec["log"])
     watching.set_aside(spec["log"])
     for stale in ("kept", "secrets.json"):
         if os.path.exists(unit.file(stale)):
@@ -248,15 +202,6 @@ def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) 
     if secrets:
         write_json(unit.file("secrets.json"), secrets, 0o600)
     write_json(unit.file("spec.json"), spec, 0o600)
-
-
-def _forget_secrets(unit: Unit, log: str) -> None:
-    """No process needs them now; what a killed supervisor left in the log goes, too."""
-    path = unit.file("secrets.json")
-    with suppress(OSError):
-        LogMask(log, (read_json(path) or {}).values()).tend()
-    with suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _environment(call: Call, wanted: Optional[Dict[str, str]]) -> Dict[str, str]:
@@ -272,11 +217,6 @@ def _kind(supervisor: str) -> str:
     if supervisor == "systemd" and obstacle is not None:
         raise AgentError("no-systemd", "supervision by systemd is asked for: %s" % obstacle)
     return "systemd" if supervisor != "agent" and obstacle is None else "agent"
-
-
-def _service(call: Call, unit: Unit, spec: Dict[str, Any]) -> str:
-    """The systemd service of a start; an older one's had the name that people call the unit."""
-    return str(spec.get("service") or systemd.older_name(call.root, unit.name))
 
 
 def _supervise(call: Call, unit: Unit, spec: Dict[str, Any], before: str) -> None:
@@ -305,7 +245,7 @@ def _await_start(unit: Unit, serial: str, patience: float = 30.0) -> UnitState:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if unit.record(serial).get("state") not in (None, "starting"):
-            return _state(unit)
+            return unit_state(unit)
         # Not given up half way: whoever stops it then must find what there is to stop.
         time.sleep(0.02)
     raise AgentError("not-started", "no process of unit %s after %g s" % (unit.name, patience))
@@ -321,126 +261,7 @@ def keep(
     """This process was proven (None: it was not asked): restart after failures from now on."""
     files = Unit(call, profile, unit)
     write_json(files.file("kept"), {"pid": pid, "start": start})
-    return _state(files)
-
-
-def stop(
-    call: Call,
-    profile: str,
-    unit: str,
-    grace: float = 20.0,
-    load: str = "",
-    spare: bool = False,
-) -> UnitStopped:
-    """End the server, its engine cores and its workers; returns who went how.
-
-    What waits to serve next ends as well, unless that is to be spared.
-
-    `load` is the URL at which it counts its requests: `requests` then says how many were in flight
-    and how many were cut off; None where it does not count them. `left` lists processes that
-    survived even SIGKILL (stuck in a driver): a reboot is needed. A server that lets its requests
-    end is killed a second after the last one has ended.
-    """
-    files = Unit(call, profile, unit)
-    if not os.path.isdir(files.directory):
-        return _absent()
-    with files.alone():
-        spec = files.spec() or {}
-        if not spare:
-            warming.Next(call, files).discard()
-        tracks = LOAD_OPTION in spec.get("argv", ())
-        drain = _drain(spec.get("argv", ()))
-        ends = (lambda: _asked(files), lambda: _end_idle(files))
-        with Watch(call, load if tracks else "", drain, *ends) as watch:
-            stopped = _stop(call, files, grace)
-    stopped["requests"] = watch.told()
-    return stopped
-
-
-def _asked(unit: Unit) -> bool:
-    """Whether its supervisor has asked the server to end."""
-    with suppress(OSError, ValueError):
-        return bool(unit.record((unit.spec() or {}).get("serial")).get("asked"))
-    return False
-
-
-def _end_idle(unit: Unit) -> None:
-    """End a server that has let its requests end: what vLLM still does then can take its whole
-    grace (measured 5 s on an idle machine, 15 on a busy one), and keeps nothing. Its resource
-    tracker, which removes its shared memory, is left to end by itself."""
-    spec = unit.spec() or {}
-    found = unit.members(spec, unit.record(spec.get("serial")))
-    trackers = "multiprocessing.resource_tracker"
-    processes.stop([m for m in found if trackers not in " ".join(processes.command(m.pid))], 0.0)
-
-
-def _drain(argv: Sequence[str]) -> float:
-    """For how many seconds a server with this command line lets its requests end."""
-    for option, value in zip(argv, argv[1:]):
-        if option == DRAIN_OPTION:
-            with suppress(ValueError):
-                return max(0.0, float(value))
-    return 0.0
-
-
-def _absent() -> UnitStopped:
-    return {
-        "was": "absent",
-        "gone": [],
-        "killed": [],
-        "left": [],
-        "state": "absent",
-        "requests": {"in_flight": None, "cut_off": None},
-    }
-
-
-def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
-    spec = unit.spec()
-    if spec is None:
-        return _absent()
-    before = _state(unit)
-    record = unit.record(spec["serial"])
-    if spec["kind"] == "systemd":
-        systemd.stop(call, _service(call, unit, spec))
-    if spec["kind"] == by_hand.KIND and before["state"] == "running":
-        by_hand.end(record["pid"], unit.members(spec, record), float(spec["grace"]))
-    _end_supervisor(record, float(spec["grace"]))
-    # It may have restarted the server in the meantime.
-    record = unit.record(spec["serial"]) or record
-    # Whatever the supervisor left, or all of it where no supervisor lived.
-    rest = processes.stop_all(lambda: unit.members(spec, record), grace)
-    left = unit.members(spec, record)
-    if not left:
-        with suppress(OSError):  # on a disk that takes no writing it is stopped all the same
-            _forget_secrets(unit, spec["log"])
-    if not left and record.get("state") not in ENDED:
-        record = dict(record, state="stopped", ended=time.time())
-        with suppress(OSError):  # on a full disk it is stopped all the same
-            write_json(unit.file("record.json"), dict(record, serial=spec["serial"]))
-    survivors = {stat.pid for stat in left}
-    return {
-        "was": before["state"],
-        "gone": [m["pid"] for m in before["members"] if m["pid"] not in survivors],
-        "killed": rest.killed,
-        "left": [processes.describe_process(m) for m in left],
-        "state": _state(unit)["state"],
-        "requests": {"in_flight": None, "cut_off": None},
-    }
-
-
-def _end_supervisor(record: Dict[str, Any], grace: float) -> None:
-    who = record.get("supervisor") or {}
-    if not alive(record, who):
-        return
-    try:
-        fd = os.pidfd_open(who["pid"])
-    except ProcessLookupError:
-        return
-    try:
-        if processes.is_same(who["pid"], who["start"]):
-            processes.signal_and_wait({who["pid"]: fd}, [who["pid"]], signal.SIGTERM, grace + 30.0)
-    finally:
-        os.close(fd)
+    return unit_state(files)
 
 
 def log(call: Call, profile: str, unit: str, offset: int = 0, limit: int = 65536) -> LogPart:

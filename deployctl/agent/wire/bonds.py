@@ -1,4 +1,4 @@
-"""What holds the supervisors of a group's ranks together, as a start is told it."""
+"""What holds the supervisors of a group's ranks together, as part of a start."""
 
 from __future__ import annotations
 

@@ -74,12 +74,12 @@ def choose(host: str, found: Sequence[Server], pid: int | None, port: int | None
     if len(chosen) == 1:
         server = chosen[0]
         if server.process["unknown"]:
-            user = server.process["user"]
             raise HostError(
                 host,
                 f"the server cannot be adopted ({server.words()})",
                 server.process["unknown"],
-                f"log in to the host as root or as {user}",
+                f"log in to the host as root or as {server.process['user']}; or write its profile "
+                "by deployctl init --from",
             )
         return server
     if not found:
@@ -98,7 +98,9 @@ def _server(host: str, process: ByHand) -> Server:
     try:
         arguments = parse(argv[at:] if at is not None else [])
     except NotUnderstood as error:
-        raise HostError(host, f"the command line of PID {process['pid']}: {error}") from error
+        # It is listed all the same, and stands in the way of no other.
+        arguments = Arguments(None)
+        process = {**process, "unknown": process["unknown"] or f"its command line: {error}"}
     return Server(host, process, argv, arguments, [*secrets, *process["secrets"]])
 
 

@@ -99,7 +99,7 @@ def run(
     slots_free = Slots(max(options.parallel, *(len(group.hosts) for group in placed)))
     how = Recreate() if _stops(steps) else strategy(profile)
     turns = Turns(how, placed, slots_free, options.fail_fast, profile.roll)
-    routing = None if _stops(steps) else Routing.of(profile)
+    routing = None if _stops(steps) and _with_router(profile) else Routing.of(profile)
     meeting = Meeting(profile, slots_free)
     resolution = Resolution(names)
     ranks = members_of(placed, steps, slots_free)
@@ -121,7 +121,7 @@ def run(
     ]
     if routing is not None:
         for worker in workers:
-            worker.replica = Replica(routing, profile)
+            worker.replica = Replica(routing, profile, last=_stops(steps))
     with Signals(token), closing(routing) if routing else nullcontext():
         _carry_out(workers, token)
     for host in hosts:
@@ -144,6 +144,11 @@ def members_of(placed: Sequence[Group], steps: Sequence[Step], slots: Slots) -> 
 def _stops(steps: Sequence[Step]) -> bool:
     """Whether a playbook ends what serves: on all hosts at once, whatever the strategy."""
     return any(STOPPED in step.produces for step in steps)
+
+
+def _with_router(profile: Profile) -> bool:
+    """Whether the host of the profile's router is among those of a run."""
+    return profile.router_host.name in {host.name for host in profile.hosts}
 
 
 def _one_at_a_time(listen: events.Listener) -> events.Listener:

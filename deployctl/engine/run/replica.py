@@ -21,9 +21,10 @@ from deployctl.steps.servers.process import RUNNING, was_proven
 
 
 class Replica:
-    """What serves on one host, before a router."""
+    """What serves on one host, behind a router. The `last` one leaves that, too."""
 
-    def __init__(self, routing: Routing, profile: Profile) -> None:
+    def __init__(self, routing: Routing, profile: Profile, last: bool = False) -> None:
+        self._last = last
         self._routing = routing
         self._drain = profile.replicas.drain
         self._left = False
@@ -39,7 +40,7 @@ class Replica:
             detail = f"{many} requests in flight"
             work.listen(events.StepProgress(host.name, LEAVES, "drain", detail, None))
 
-        evidence: dict[str, Any] = {"removed": self._routing.leave(host)}
+        evidence: dict[str, Any] = {"removed": self._routing.leave(host, self._last)}
         unit = session.call(units.state, **work.wanted.unit_id)
         if unit["state"] in RUNNING:
             started = time.monotonic()

@@ -60,14 +60,15 @@ class Routing:
         """The URLs in the router's list that are the replica's on this host."""
         return [url for url in self._replicas() if self._is_of(url, host)]
 
-    def leave(self, host: HostSettings) -> list[str]:
+    def leave(self, host: HostSettings, last: bool = False) -> list[str]:
         """Send this host's replica no further requests; the URLs that were taken out. Raises
-        `HostError` where no other replica would be left to answer."""
+        `HostError` where no other replica would be left to answer, unless it may be the `last`."""
         with self._changing:
             found = self._replicas()
             own = [url for url in found if self._is_of(url, host)]
             others = {url: healthy for url, healthy in found.items() if url not in own}
-            if own and len(self._profile.everywhere) > 1 and not any(others.values()):
+            alone = len(self._profile.everywhere) == 1 or last
+            if own and not alone and not any(others.values()):
                 raise HostError(
                     host.name,
                     "no other replica answers: without this one nothing would serve",
@@ -160,7 +161,7 @@ class Routing:
         except ValueError as error:
             raise HostError(
                 self._host.name,
-                f"the router does not tell its replicas on port {self._settings.port}",
+                f"the router does not tell its replicas at {router_url(self._settings)}",
                 str(error),
                 f"see why: deployctl logs --profile {self._profile.name} --host {self._host.name}"
                 " --unit router; deployctl up starts it again",

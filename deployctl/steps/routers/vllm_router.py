@@ -15,6 +15,8 @@ from urllib.parse import quote
 from deployctl.config.router import RouterSettings
 from deployctl.steps.routers.interface import Request, RouterEngine
 
+CIRCUIT = 10
+"""Seconds for which its circuit breaker keeps requests from a replica after errors."""
 OPEN = 1.0
 """The value of `vllm_router_cb_state` while a replica's circuit breaker is open."""
 
@@ -33,10 +35,10 @@ class VllmRouter(RouterEngine):
         return f"vllm-router=={settings.version}"
 
     def argv(self, settings: RouterSettings, environment: str) -> list[str]:
-        health = settings.health
+        health, (host, port) = settings.health, settings.listens
         options: dict[str, object] = {
-            "--host": settings.address,
-            "--port": settings.port,
+            "--host": host,
+            "--port": port,
             "--policy": settings.policy,
             "--prometheus-host": "127.0.0.1",
             "--prometheus-port": settings.metrics_port,
@@ -45,6 +47,8 @@ class VllmRouter(RouterEngine):
             "--health-failure-threshold": health.failures,
             "--health-success-threshold": 1,
             "--worker-startup-check-interval": 1,
+            # A replica that was started again after a crash gets no requests for so long.
+            "--cb-timeout-duration-secs": CIRCUIT,
         }
         flat = (str(part) for option in options.items() for part in option)
         return [f"{environment}/bin/vllm-router", *flat]

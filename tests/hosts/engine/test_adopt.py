@@ -179,6 +179,16 @@ def test_taken_over_and_put_back(by_hand: ByHand) -> None:
     assert (by_hand.environment / "bin" / "vllm").exists()
 
 
+def test_without_its_secrets_it_is_not_stopped(by_hand: ByHand) -> None:
+    server = by_hand.start("--api-key", KEY)
+    by_hand.adopt("--name", "made")
+    by_hand.built("profiles/made.yaml")
+    refused = by_hand.deployctl("up", "-p", "made", "--skip", "rehearse")
+    assert refused.returncode == 7
+    assert "set VLLM_API_KEY" in refused.stdout + refused.stderr
+    assert server.poll() is None, "it goes on serving"
+
+
 def test_several_servers_are_listed(by_hand: ByHand) -> None:
     by_hand.start()
     other = free_port()

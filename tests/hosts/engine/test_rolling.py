@@ -168,3 +168,60 @@ def test_one_replica_alone_is_updated_beside_a_router_on_another_host(two: Repli
     first, second = releases(two)
     assert first == before[0] and second != before[1]
     assert two.workers() == two.all()
+
+
+@pytest.mark.slow
+def test_one_replica_is_taken_down_beside_a_router_on_another_host(two: Replicas) -> None:
+    with two.asking() as became, two.start("down", "--host", "host01") as run:
+        run.output()
+    assert run.returncode == 0 and lossless(became), became
+    assert [unit["state"] for unit in two.units()] == ["running", "stopped"]
+    assert two.workers() == {"127.0.0.1": True}
+    with two.start("plan", "--set", TRACKS, "--set", OTHER) as run:
+        output = run.output()
+    assert "one after the other: host00; host01" in output
+
+
+@pytest.mark.slow
+def test_a_replica_that_hangs_is_back_by_itself(tmp_path: Path) -> None:
+    watched = "serve.liveness={interval: 1s, completion: 2s, failures: 1}"
+    with Replicas(tmp_path, 2) as hosts:
+        record = hosts.up(TRACKS, watched)
+        assert record.outcome == "deployed", [host.error for host in record.hosts]
+        before = hosts.units()[1]
+        with hosts.asking(rate=10) as became:
+            os.kill(before["pid"], signal.SIGSTOP)
+            wait_for(
+                "another process", lambda: hosts.units()[1]["pid"] not in (None, before["pid"])
+            )
+            wait_for("it in the list", lambda: hosts.workers() == hosts.all(), 60.0)
+        # What had not begun was asked of the other one; streams that had begun were lost.
+        assert not became["failed"], became
+        assert len(became["cut"]) <= 10, became
+        assert hosts.units()[1]["restarts"] == 1
+
+
+@pytest.mark.slow
+def test_behind_a_proxy_the_router_is_out_of_reach_and_may_be_restarted(tmp_path: Path) -> None:
+    router = {"port": ROUTER_PORT, "private_port": 9001, "address": "0.0.0.0"}
+    with Replicas(tmp_path, 2, router=router) as hosts:
+        record = hosts.up(TRACKS)
+        assert record.outcome == "deployed", [host.error for host in record.hosts]
+
+        def at(port: int, path: str, host: str = "127.0.0.1") -> int | None:
+            url = f"http://{host}:{port}{path}"
+            (answer,) = hosts.machines[1].ask(Call("network.http", method="GET", url=url))
+            status: int | None = answer["status"]
+            return status
+
+        public = address(0)
+        assert at(ROUTER_PORT, "/v1/models", public) == 200
+        assert at(ROUTER_PORT, "/workers", public) == 404
+        assert at(9001, "/workers", public) is None
+        before = hosts.router()["pid"]
+        with hosts.asking() as became:
+            record = hosts.up(TRACKS, "router.policy=random")
+        assert record.outcome == "changed", [host.error for host in record.hosts]
+        assert hosts.router()["pid"] != before
+        assert lossless(became), became
+        assert hosts.up(TRACKS, "router.policy=random").outcome == "unchanged"

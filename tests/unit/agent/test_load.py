@@ -10,7 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from deployctl.agent.core.interface import Call
-from deployctl.agent.supervision import units
+from deployctl.agent.supervision import ending
 from deployctl.agent.supervision.load import Watch
 
 
@@ -82,4 +82,4 @@ def test_a_server_that_counts_nothing_is_not_asked() -> None:
     ],
 )
 def test_how_long_a_server_lets_its_requests_end(argv: list[str], seconds: float) -> None:
-    assert units._drain(argv) == seconds
+    assert ending._drain(argv) == seconds
