@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from deployctl.agent.supervision.bond import Bond
 from deployctl.agent.wire.bonds import BondSpec
@@ -11,17 +11,26 @@ from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 
 
-def specs(ranks: int = 2) -> Callable[[int, str], BondSpec]:
-    port = free_port()
+@dataclass(frozen=True)
+class Group:
+    """So many ranks, whose head listens on a port of its own."""
 
-    def spec(rank: int, token: str = "word") -> BondSpec:
-        return {"rank": rank, "ranks": ranks, "address": "127.0.0.1", "port": port, "token": token}
+    ranks: int = 2
+    port: int = field(default_factory=free_port)
 
-    return spec
+    def of(self, rank: int, token: str = "word") -> BondSpec:
+        """What a rank's start is given."""
+        return {
+            "rank": rank,
+            "ranks": self.ranks,
+            "address": "127.0.0.1",
+            "port": self.port,
+            "token": token,
+        }
 
 
 def test_one_that_ends_is_lost_to_the_other() -> None:
-    spec = specs()
+    spec = Group().of
     with Bond(spec(1)) as worker:
         with Bond(spec(0)) as head:
             wait_for("the head to be whole", head.whole.is_set)
@@ -32,7 +41,7 @@ def test_one_that_ends_is_lost_to_the_other() -> None:
 
 
 def test_the_head_is_whole_once_all_are_there_and_names_the_one_that_left() -> None:
-    spec = specs(3)
+    spec = Group(3).of
     with Bond(spec(0)) as head, Bond(spec(1)):
         with Bond(spec(2)):
             wait_for("all three", head.whole.is_set)
@@ -41,7 +50,7 @@ def test_the_head_is_whole_once_all_are_there_and_names_the_one_that_left() -> N
 
 
 def test_another_start_and_a_stranger_are_not_let_in() -> None:
-    spec = specs()
+    spec = Group().of
     with Bond(spec(0)) as head, Bond(spec(1, "of another start")) as other:
         stranger = spec(0)
         wait_for("a door", lambda: _connects(stranger))
