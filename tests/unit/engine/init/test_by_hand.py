@@ -70,6 +70,7 @@ def process(argv: str, pid: int = 1, **more: Any) -> ByHand:
         "start": 1,
         "started": 0.0,
         "parent": 0,
+        "members": [pid],
         "comm": "vllm",
         "argv": argv.split(),
         "env": {},
@@ -147,3 +148,11 @@ def test_a_host_that_has_no_file_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert settings.ssh.address == "root@gpu-7.example"
     assert yaml.safe_load(texts["gpu-7.example"])["ssh"] == {"address": "root@gpu-7.example"}
     assert adopt.host_named("local")[1] == {}
+
+
+def test_the_gpus_that_it_holds() -> None:
+    gpus = [{"index": index, "uuid": f"GPU-{index}"} for index in range(4)]
+    apps = [{"uuid": "GPU-3", "pid": 11}, {"uuid": "GPU-2", "pid": 12}, {"uuid": "GPU-0", "pid": 9}]
+    state: Any = {"gpus": gpus, "apps": apps}
+    assert by_hand.held(state, [10, 11, 12]) == [2, 3]
+    assert by_hand.held(state, [10]) is None
