@@ -29,7 +29,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers import warming
+from deployctl.steps.servers import ranks, warming
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values, unset_secrets
 from deployctl.steps.servers.serving import objections
@@ -117,7 +117,7 @@ class LaunchStep(Step):
             units.start,
             **wanted.unit_id,
             **start,
-            limits={"restarts": 0} if wanted.member is not None else None,
+            bond=ranks.bond(context),
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
             liveness=watched(wanted.profile, start["argv"]),
         )
