@@ -25,6 +25,7 @@ import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -130,10 +131,11 @@ def begin(argv: list[str], env: dict[str, str], log: Path) -> Waiting:
     """Start one, and wait until it waits."""
     began = time.monotonic()
     read, write = os.pipe()
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with log.open("w") as out:
         process = subprocess.Popen(
             [str(Path(argv[0]).with_name("python")), warm_launcher.__file__, "wait", str(write)],
-            env={**os.environ, **env},
+            env={**inherited, **env},
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -199,7 +201,8 @@ def serve(waiting: Waiting, url: str, model: str) -> dict[str, Any]:
             found["answered"] = round(time.monotonic() - began, 2)
             break
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
     try:
         process.wait(5)
     except subprocess.TimeoutExpired:

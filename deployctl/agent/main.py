@@ -234,5 +234,9 @@ def main(argv: Sequence[str]) -> int:
         from .network import router
 
         return router.serve(argv[1])
+    if argv[:1] == ["proxy"]:
+        from .network import proxy
+
+        return proxy.serve(argv[1])
     print("usage: supervise DIRECTORY | chore NAME ARGUMENT… | server DIRECTORY", file=sys.stderr)
     return 2

@@ -58,8 +58,13 @@ def adopt(
         if to is not None or name is not None:
             raise UsageError("--profile writes no file: --output and --name do not belong to it")
         known = load_profile(profile, environ=os.environ).profile
-        settings = next((h for h in known.hosts if h.name == settings.name), settings)
-        texts = {}
+        named = [one for one in known.hosts if one.name == settings.name]
+        if not named:
+            hosts = ", ".join(one.name for one in known.hosts)
+            raise UsageError(
+                f"{settings.name} is not a host of {known.name}", next=f"one of: {hosts}"
+            )
+        settings, texts = named[0], {}
     found = adopting.adopt(settings, texts, pid=pid, port=port, output=to, name=name, profile=known)
     document = {
         "schema": SCHEMA,

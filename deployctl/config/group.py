@@ -49,6 +49,9 @@ class GroupSettings(Settings):
     address when absent."""
     master_port: int = Field(default=29500, ge=1, le=65535)
     """The head's port at which the ranks meet; they use others besides, in both directions."""
+    watch_port: int = Field(default=29501, ge=1, le=65535)
+    """The head's port at which the ranks' supervisors watch each other: one that ends, ends all,
+    and all start again."""
     rendezvous: Duration = 300.0
     """From the first rank that waits for the others until all have met."""
     clock_skew: Duration = 30.0

@@ -157,8 +157,11 @@ class Profile(Settings):
         if group.world % count:
             sizes = " * ".join(group.sizes)
             raise misfit(("group",), f"{sizes} is {group.world}: no multiple of {count} hosts")
-        if self.serve.port == group.master_port:
-            raise misfit(("group", "master_port"), "serve.port is the head's own, give another")
+        ports = (self.serve.port, group.master_port, group.watch_port)
+        if len({*ports}) < len(ports):
+            key = "watch_port" if group.watch_port in ports[:2] else "master_port"
+            said = "serve.port, group.master_port and group.watch_port need ports of their own"
+            raise misfit(("group", key), said)
         each = group.world // count
         if self.serve.gpus and len(self.serve.gpus) != each:
             said = f"each host has {each} of the group's processes, each with a GPU of its own"

@@ -38,6 +38,8 @@ def misfits(
         yield ("router", "port"), "serve.port is the replica's; the router needs another port"
     if router.metrics_port in (router.port, serve.port):
         yield ("router", "metrics_port"), "it needs a port of its own"
+    if router.private_port in (router.port, router.metrics_port, serve.port):
+        yield ("router", "private_port"), "it needs a port of its own"
     yield from _unreachable(router_host(router, hosts), serve, hosts)
 
 

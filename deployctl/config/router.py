@@ -54,6 +54,10 @@ class RouterSettings(Settings):
     replicas: the router has no key for that."""
     port: int = Field(default=8080, ge=1, le=65535)
     """The port to listen on, which clients use."""
+    private_port: int | None = Field(default=None, ge=1, le=65535)
+    """Where the router itself listens, on the loopback address: on `address` and `port` a proxy
+    then passes on what clients ask (`/v1/…`, `/health`) and nothing else, also while the router is
+    started again. When absent, the router listens there itself."""
     metrics_port: int = Field(default=29000, ge=1, le=65535)
     """The port of its Prometheus metrics, on the loopback address."""
     policy: str = "cache_aware"
@@ -63,6 +67,13 @@ class RouterSettings(Settings):
     """The version to install from the package index."""
     health: RouterHealthSettings = RouterHealthSettings()
     """When the router leaves a replica out."""
+
+    @property
+    def listens(self) -> tuple[str, int]:
+        """The address and port of the router itself."""
+        if self.private_port is None:
+            return self.address, self.port
+        return "127.0.0.1", self.private_port
 
 
 class RollSettings(Settings):

@@ -10,7 +10,7 @@ from deployctl.errors import NotReady
 from deployctl.hosts.operations import files, network, units
 from deployctl.steps import facts
 from deployctl.steps.facts import UNIT
-from deployctl.steps.identity import FRONT, MAIN, ROUTER, full_name, unit_home
+from deployctl.steps.identity import FRONT, MAIN, PROXY, ROUTER, full_name, unit_home
 from deployctl.steps.interface import (
     STOPPED,
     Answers,
@@ -97,7 +97,8 @@ class DownStep(Step):
 
 def _running(found: Mapping[str, UnitState]) -> list[str]:
     """The units of which anything runs, what leads clients to the others first."""
-    order = sorted(found, key=lambda unit: (unit not in (FRONT, ROUTER), unit != MAIN))
+    first = (FRONT, PROXY, ROUTER, MAIN)
+    order = sorted(found, key=lambda unit: first.index(unit) if unit in first else len(first))
     return [unit for unit in order if siblings.runs(found[unit])]
 
 

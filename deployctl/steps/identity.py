@@ -28,8 +28,9 @@ from typing import Any, TypedDict
 
 MAIN, FRONT = "server", "front"
 """The names of a profile's own unit, and of what leads its clients to one of several."""
-ROUTER = "router"
-"""The name of the unit that clients ask instead of one of several replicas."""
+ROUTER, PROXY = "router", "proxy"
+"""The names of the unit that clients ask instead of one of several replicas, and of one before it
+that passes on what clients may ask."""
 SLOTS = ("blue", "green")
 """The units of a profile that has two beside each other."""
 

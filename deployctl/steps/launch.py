@@ -29,9 +29,9 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers import warming
+from deployctl.steps.servers import ranks, warming
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
-from deployctl.steps.servers.rendering import render, secret_values
+from deployctl.steps.servers.rendering import render, secret_values, unset_secrets
 from deployctl.steps.servers.serving import objections
 from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
 from deployctl.steps.servers.watched import watched
@@ -79,7 +79,8 @@ class LaunchStep(Step):
         other = loaded_otherwise(wanted, answers) if runs == release else ""
         if runs == release and unit["supervised"] and not restart and not other:
             return Plan("unchanged", evidence=_evidence(unit))
-        wrong = objections(wanted, answers)
+        # Before anything is stopped: without a secret, the release before would not start either.
+        wrong = [*unset_secrets(wanted), *objections(wanted, answers)]
         if wrong:
             return Plan("blocked", reason="; ".join(wrong))
         why = unit["state"] if runs is None else ""
@@ -116,7 +117,7 @@ class LaunchStep(Step):
             units.start,
             **wanted.unit_id,
             **start,
-            limits={"restarts": 0} if wanted.member is not None else None,
+            bond=ranks.bond(context),
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
             liveness=watched(wanted.profile, start["argv"]),
         )

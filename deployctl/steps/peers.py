@@ -121,7 +121,8 @@ class PeersStep(Step):
         token = secrets.token_hex(8)
         ports = [0] * RANDOM
         if member.rank == 0:
-            ports = [group_of(context.wanted).master_port, *ports]
+            group = group_of(context.wanted)
+            ports = [group.master_port, group.watch_port, *ports]
         address = member.address
         stream = context.session.stream(ranks.answer, address=address, ports=ports, token=token)
         try:
@@ -136,6 +137,8 @@ class PeersStep(Step):
             everyone = context.peers.meet("reached", rows)
         finally:
             stream.feed("end")
+            while stream.next() is not None:
+                pass
         named = dict(zip(member.addresses, member.hosts, strict=True))
         refused = list(_refused(named, everyone))
         evidence: Evidence = {"reached": rows}
@@ -164,18 +167,19 @@ class PeersStep(Step):
         raise self.fail(context, "this host cannot listen for the other ranks", str(said))
 
     def _held(self, context: Context, port: int) -> int:
-        """The master port, in use: by the group that serves, or by somebody else."""
+        """A port of the head that is in use: by the group that serves, or by another program."""
         session, unit = context.session, context.answers[UNIT]
+        watches = port == group_of(context.wanted).watch_port and unit.get("supervised")
         holders = session.call(network.listener, port=port)
         others = strangers(holders, unit)
-        if holders["holders"] and not others:
+        if watches or (holders["holders"] and not others):
             return port
         who = ", ".join(f"PID {one['pid']} ({one['command'] or one['comm']})" for one in others)
         raise self.fail(
             context,
-            f"group.master_port {port} is in use",
+            f"port {port}, at which the ranks meet, is in use",
             f"by {who or 'no visible process'}",
-            "stop it, or choose another group.master_port",
+            "stop it, or choose other ports: group.master_port, group.watch_port",
         )
 
 

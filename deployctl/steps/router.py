@@ -15,7 +15,7 @@ from deployctl.hosts.operations import files, network, units
 from deployctl.hosts.session import Call, Session
 from deployctl.steps import facts, job
 from deployctl.steps.builds.building import ensure_uv
-from deployctl.steps.identity import ROUTER
+from deployctl.steps.identity import PROXY, ROUTER
 from deployctl.steps.interface import (
     Answers,
     Change,
@@ -95,6 +95,8 @@ class RouterStep(Step):
             return
         if not context.answers[INSTALLED]["exists"]:
             self._install(context)
+        if _router(wanted).private_port is None:
+            stop_unit(session, siblings.of_unit(wanted, PROXY))
         self._check_port(context)
         replicas = self._answering(context)
         context.progress("start", _program(wanted))
@@ -135,7 +137,7 @@ class RouterStep(Step):
                 said = answer["error"] or f"HTTP {answer['status']}"
                 raise self.fail(
                     context,
-                    f"{program.name} does not answer on port {_router(wanted).port}: {said}",
+                    f"{program.name} does not answer at {url}: {said}",
                     unit.get("error") or log,
                     "fix the cause shown in its log, or choose other settings under router",
                 )
@@ -178,7 +180,7 @@ class RouterStep(Step):
 
     def _check_port(self, context: Context) -> None:
         """Raise where somebody else holds the router's port, before anything makes way for it."""
-        port = _router(context.wanted).port
+        _, port = _router(context.wanted).listens
         unit = context.answers[siblings.UNITS].get(ROUTER) or siblings.ABSENT
         others = strangers(context.session.call(network.listener, port=port), unit)
         if others:
@@ -272,6 +274,6 @@ def _evidence(wanted: Deployment, unit: Mapping[str, Any]) -> Evidence:
     settings = _router(wanted)
     return {
         "program": _program(wanted),
-        "listens": f"{settings.address}:{settings.port}",
+        "listens": ":".join(map(str, settings.listens)),
         **{name: unit.get(name) for name in ("state", "pid", "start", "restarts", "log")},
     }

@@ -31,12 +31,12 @@ def read(path: str) -> Dict[str, Any]:
 def serve(path: str) -> int:
     """Entry of the front's process."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    _allow_connections()
+    allow_connections()
     asyncio.run(_serve(path))
     return 0
 
 
-def _allow_connections() -> None:
+def allow_connections() -> None:
     """Each connection takes two descriptors; a login shell's limit of 1024 is soon reached."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):

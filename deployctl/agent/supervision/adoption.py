@@ -42,8 +42,11 @@ def candidates(call: Call, pattern: str) -> List[ByHand]:
         data = processes.read_cmdline(stat.pid)
         text = stat.comm + " " + data.replace(b"\0", b" ").decode("utf-8", "replace")
         if stat.pid != os.getpid() and stat.state not in "ZX" and re.search(pattern, text):
-            described = _describe(stat, data)
-            if described is not None:
+            try:
+                described = _describe(stat, data)
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended meanwhile
+            if described is not None and processes.is_same(stat.pid, stat.start):
                 found.append(described)
     return found
 
@@ -58,6 +61,7 @@ def _describe(stat: Stat, cmdline: bytes) -> Optional[ByHand]:
         "start": stat.start,
         "started": processes.started_at(stat.start),
         "parent": stat.parent,
+        "members": [],
         "comm": stat.comm,
         "argv": without_secrets(argv),
         "env": {},
@@ -88,6 +92,7 @@ def _describe(stat: Stat, cmdline: bytes) -> Optional[ByHand]:
     found["secrets"] = sorted(name for name, value in env.items() if is_secret(name, value))
     found["env"] = {name: env[name] for name in env if name not in found["secrets"]}
     found["log"] = _log(base)
+    found["members"] = [one.pid for one in by_hand.tree(stat.pid)]
     found["environment"] = environment_of(argv, found["cwd"], env.get("PATH", os.defpath))
     if found["environment"] is not None:
         found["package"] = package(found["environment"])

@@ -21,9 +21,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from ..core.atomic_files import read_json, write_json
 from ..core.interface import PRIVATE, USUAL_UMASK
@@ -31,6 +31,7 @@ from ..core.regular_files import digest
 from ..processes import processes
 from . import watching
 from .base import Supervisor, begun, identity
+from .bond import Bond
 from .liveness import Watch
 from .watching import echo, lock, say
 
@@ -61,6 +62,7 @@ class ServerSupervisor(Supervisor):
         self.limits: Dict[str, Any] = self.spec["limits"]
         self.failures: List[float] = []
         self.life: Optional[Watch] = None
+        self.bond: Optional[Bond] = None
         self.hung = 0
         """Restarts of a server that answered no more."""
         self.key: Optional[str] = None
@@ -102,8 +104,13 @@ class ServerSupervisor(Supervisor):
             self.secrets()
             self.began(given, told)
         while True:
-            child, given = given or self.start(), None
-            rc = None if child is None else self.watch(child)
+            with self.bonded():
+                self.await_others()
+                if self.waker.stopped:
+                    self.note("stopped")
+                    return 0
+                child, given = given or self.start(), None
+                rc = None if child is None else self.watch(child)
             if self.waker.stopped:
                 self.note("stopped", rc=rc, ended=time.time())
                 return 0
@@ -116,6 +123,21 @@ class ServerSupervisor(Supervisor):
             if self.waker.stopped:
                 self.note("stopped", rc=rc)
                 return 0
+
+    @contextmanager
+    def bonded(self) -> Iterator[None]:
+        """What ends this rank of a group when another one ends; nothing for a server of its own."""
+        spec = self.spec.get("bond")
+        with Bond(spec) if spec else nullcontext() as self.bond:
+            yield
+
+    def await_others(self) -> None:
+        """Before a group's rank is started again: all the others must have ended too."""
+        if self.bond is None or not self.record["restarts"]:
+            return
+        self.tell("this rank waits for the others of its group")
+        while not self.waker.stopped and not self.bond.whole.is_set():
+            self.waker.wait(0.5, [])
 
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         secrets = self.secrets()
@@ -186,6 +208,10 @@ class ServerSupervisor(Supervisor):
         self.tend_log()
         if self.life is not None and self.record.get("liveness") != self.life.state:
             self.save(liveness=self.life.state)
+        if self.bond is not None and self.bond.lost:
+            self.save(lost=self.bond.lost)
+            self.tell("%s: this rank ends with it" % self.bond.lost)
+            return True
         return self.life is not None and self.life.hung
 
     def give_up(self, watch: Watch) -> None:

@@ -42,6 +42,7 @@ def unit_state(unit: Unit) -> UnitState:
         "error": record.get("error"),
         "restarts": record.get("restarts", 0),
         "liveness": record.get("liveness"),
+        "lost": record.get("lost"),
         "warm": record.get("warm"),
         "release": spec["release"],
         "argv": spec["argv"],

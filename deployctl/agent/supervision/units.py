@@ -21,6 +21,7 @@ from ..core.redaction import forms, hidden
 from ..core.regular_files import read_piece
 from ..wire.adoption import RunAs
 from ..wire.answers import LogPart, UnitState, Warmed
+from ..wire.bonds import BondSpec
 from ..wire.liveness import Liveness
 from . import systemd, warming, watching
 from .ending import end_supervisor, forget_secrets, service_of
@@ -39,7 +40,8 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     read from and written to disks (None where that is not known); `supervised` says whether
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit,
-    `liveness` what was seen of its life (None: it is not watched).
+    `liveness` what was seen of its life (None: it is not watched), `lost` which other rank of its
+    group ended last, and this one with it.
     """
     files = Unit(call, profile, unit)
     return {**unit_state(files), "waits": warming.Next(call, files).waits()}
@@ -67,6 +69,7 @@ def start(
     watch: Optional[List[str]] = None,
     run_as: Optional[RunAs] = None,
     liveness: Optional[Liveness] = None,
+    bond: Optional[BondSpec] = None,
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
@@ -92,6 +95,7 @@ def start(
         "watch": {name: call.path(name) for name in watch or ()},
         "limits": dict(LIMITS, **(limits or {})),
         "liveness": liveness,
+        "bond": bond,
     }
     with files.alone():
         now, before = unit_state(files), files.spec() or {}

@@ -32,13 +32,15 @@ class Package(TypedDict):
 
 class ByHand(TypedDict):
     """A process without a supervisor of ours. `argv` and `env` are without secrets: an argument's
-    value is then `***`, and `secrets` has the names of variables. `unknown` says why nothing more
+    value is then `***`, and `secrets` has the names of variables. `members` are the PIDs of all its
+    processes. `unknown` says why nothing more
     is known of it."""
 
     pid: int
     start: int
     started: float
     parent: int
+    members: List[int]
     comm: str
     argv: List[str]
     env: Dict[str, str]

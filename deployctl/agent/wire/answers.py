@@ -62,6 +62,7 @@ class UnitState(UnitIdentity, total=False):
     plain: Optional[str]
     waits: Optional[Waiting]
     liveness: Optional[LivenessState]
+    lost: Optional[str]
     argv: List[str]
     log: str
     kind: str

@@ -10,12 +10,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from deployctl.agent.wire.adoption import ByHand
+from deployctl.agent.wire.gpus import GpuState
 from deployctl.config.secrets import exposed
 from deployctl.engine.init import installed, shell
 from deployctl.engine.init.given import Given
 from deployctl.engine.init.profile_text import PORT
 from deployctl.errors import HostError, UsageError
-from deployctl.hosts.operations import adoption, files
+from deployctl.hosts.operations import adoption, files, gpu
 from deployctl.hosts.session import Session
 from deployctl.vllm.serving import titles
 from deployctl.vllm.serving.arguments import Arguments, NotUnderstood, parse
@@ -74,12 +75,12 @@ def choose(host: str, found: Sequence[Server], pid: int | None, port: int | None
     if len(chosen) == 1:
         server = chosen[0]
         if server.process["unknown"]:
-            user = server.process["user"]
             raise HostError(
                 host,
                 f"the server cannot be adopted ({server.words()})",
                 server.process["unknown"],
-                f"log in to the host as root or as {user}",
+                f"log in to the host as root or as {server.process['user']}; or write its profile "
+                "by deployctl init --from",
             )
         return server
     if not found:
@@ -98,7 +99,9 @@ def _server(host: str, process: ByHand) -> Server:
     try:
         arguments = parse(argv[at:] if at is not None else [])
     except NotUnderstood as error:
-        raise HostError(host, f"the command line of PID {process['pid']}: {error}") from error
+        # It is listed all the same, and stands in the way of no other.
+        arguments = Arguments(None)
+        process = {**process, "unknown": process["unknown"] or f"its command line: {error}"}
     return Server(host, process, argv, arguments, [*secrets, *process["secrets"]])
 
 
@@ -151,10 +154,13 @@ def given(server: Server, session: Session) -> Given:
     argv = _with_drafter(argv, server, speculator)
     remarks = [f"the server: {server.words()}", *installed.words(package), *model.words("model")]
     remarks += speculator.words("drafter") if speculator else ()
-    gpus = _gpus(server) if "CUDA_VISIBLE_DEVICES" not in env else None
-    if installed.target(package) == "cpu":
+    gpus: list[int] | None = []
+    if installed.target(package) != "cpu":
+        gpus = held(session.call(gpu.state), process["members"])
+        if not gpus and "CUDA_VISIBLE_DEVICES" not in env:
+            gpus = _first(server)
+    if gpus is not None and (gpus or installed.target(package) == "cpu"):
         env.pop("CUDA_VISIBLE_DEVICES", None)
-        gpus = []
     build = list(installed.build(package, notes))
     return Given(argv, env, None, None, gpus, notes, secrets, build, remarks)
 
@@ -172,7 +178,14 @@ def _relevant(name: str) -> bool:
     return name.startswith(OURS) or name.lower() in PROXIES
 
 
-def _gpus(server: Server) -> list[int]:
+def held(state: GpuState, members: Sequence[int]) -> list[int] | None:
+    """The GPUs that these processes hold, as nvidia-smi numbers them; None where it shows none of
+    them, as in a container."""
+    uuids = {row["uuid"] for row in state["apps"] if row["pid"] in members}
+    return sorted(row["index"] for row in state["gpus"] if row["uuid"] in uuids) or None
+
+
+def _first(server: Server) -> list[int]:
     """vLLM takes the first ones where it sees them all."""
     one = server.arguments.one
     parallel = int(one("tensor-parallel-size") or 1) * int(one("pipeline-parallel-size") or 1)

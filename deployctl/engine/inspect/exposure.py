@@ -151,12 +151,11 @@ def _router(profile: Profile) -> Iterator[str]:
             "router.engine is external: no replica is taken out of it before it stops; requests"
             " under way end within serve.stop_grace, and new ones fail unless it retries them"
         )
-    elif not is_loopback(router.address):
+    elif router.private_port is None and not is_loopback(router.address):
         yield (
             f"router.address is {router.address}: whoever reaches port {router.port} of"
             f" {profile.router_host.name} can add and remove replicas, since the router has no key"
-            " for that; bind it to a private address, or put a proxy that passes /v1 alone before"
-            " it"
+            " for that; give router.private_port, or bind it to a private address"
         )
 
 

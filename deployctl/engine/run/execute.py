@@ -38,7 +38,7 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
-from deployctl.steps.member import NoPeers, Peers
+from deployctl.steps.member import NoPeers, PeerFailed, Peers
 from deployctl.steps.servers.stopping import reachable
 
 
@@ -165,6 +165,9 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
         status = "unknown" if isinstance(raised, Undecided) else "failed"
     except ConnectionLost as raised:
         error, evidence, status = raised, {}, "unknown"
+    except PeerFailed as raised:
+        error = step.fail(context, "another rank failed", str(raised), "see that rank's failure")
+        evidence, status = {}, "failed"
     except (RemoteError, Unanswered) as raised:
         unanswered = step.fail(context, "the host could not answer", str(raised))
         found = blamed(step, context, unanswered)

@@ -161,7 +161,7 @@ class Routing:
         except ValueError as error:
             raise HostError(
                 self._host.name,
-                f"the router does not tell its replicas on port {self._settings.port}",
+                f"the router does not tell its replicas at {router_url(self._settings)}",
                 str(error),
                 f"see why: deployctl logs --profile {self._profile.name} --host {self._host.name}"
                 " --unit router; deployctl up starts it again",

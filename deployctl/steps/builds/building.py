@@ -90,7 +90,10 @@ class Build:
         """Fill the environment; raises `StagingFailed` with the first error of the last try."""
         if self.wish.overrides:
             self.context.session.call(
-                files.write, path=self.wish.overrides_file, text=self.wish.overrides_text
+                files.write,
+                path=self.wish.overrides_file,
+                text=self.wish.overrides_text,
+                mode=0o644,  # a build user reads it
             )
         found = zip(self.wish.patch_files, patches.read(self.settings), strict=True)
         for path, patch in found:

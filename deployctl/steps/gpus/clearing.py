@@ -13,6 +13,9 @@ from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Verdict
 from deployctl.steps.interface import Answers, Change, Deployment, Evidence
 
+BY_HAND = "by-hand"
+"""The kind of a unit that was adopted and has no supervisor."""
+
 
 def alive(unit: UnitState) -> bool:
     """Whether anything of the unit runs, be it only what a dead server left."""
@@ -115,6 +118,8 @@ def changes(wanted: Deployment, answers: Answers, now: GpuSnapshot) -> Iterator[
     unit = answers[UNIT]
     if alive(unit):
         what = f"pid {unit['pid']}, {len(unit['members'])} processes, stopped"
+        if unit.get("kind") == BY_HAND:
+            what = f"started by hand and adopted: {what}"
         yield Change(f"unit {wanted.profile.name}", unit["release"], "stopped", what)
     for verdict in now.selection.stop:
         if verdict.process.pid not in now.unit_pids:

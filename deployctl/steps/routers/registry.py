@@ -19,8 +19,9 @@ def engine(profile: Profile) -> RouterEngine | None:
 
 
 def router_url(settings: RouterSettings) -> str:
-    """Where its host reaches the router."""
-    return f"http://{reachable(settings.address)}:{settings.port}"
+    """Where its host reaches the router itself."""
+    host, port = settings.listens
+    return f"http://{reachable(host)}:{port}"
 
 
 def replica_url(profile: Profile, host: HostSettings, port: int) -> str:

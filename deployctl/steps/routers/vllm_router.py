@@ -35,10 +35,10 @@ class VllmRouter(RouterEngine):
         return f"vllm-router=={settings.version}"
 
     def argv(self, settings: RouterSettings, environment: str) -> list[str]:
-        health = settings.health
+        health, (host, port) = settings.health, settings.listens
         options: dict[str, object] = {
-            "--host": settings.address,
-            "--port": settings.port,
+            "--host": host,
+            "--port": port,
             "--policy": settings.policy,
             "--prometheus-host": "127.0.0.1",
             "--prometheus-port": settings.metrics_port,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+
+from deployctl.agent.wire.bonds import BondSpec
 from deployctl.config.group import GroupSettings
 from deployctl.config.profile import Profile
-from deployctl.steps.interface import Deployment
+from deployctl.steps.interface import Context, Deployment
 from deployctl.steps.member import Member
 from deployctl.vllm.serving.command import Value
 
@@ -50,6 +53,21 @@ def variables(wanted: Deployment, interface: str) -> dict[str, str]:
     if wanted.member is None:
         return {}
     return {FOUND_BY: wanted.member.address, **dict.fromkeys(CARDS, interface)}
+
+
+def bond(context: Context) -> BondSpec | None:
+    """What holds the ranks together from their start on; None for a server of its own."""
+    member, group = context.wanted.member, context.wanted.profile.group
+    if member is None or group is None:
+        return None
+    told = context.peers.meet("bond", secrets.token_hex(16))
+    return {
+        "rank": member.rank,
+        "ranks": len(member.hosts),
+        "address": member.head,
+        "port": group.watch_port,
+        "token": told[member.hosts[0]],
+    }
 
 
 def tensor_parallel_size(profile: Profile) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from deployctl.steps.builds import built
 from deployctl.steps.facts import DRAFTER, MODEL, PLACE
-from deployctl.steps.interface import Answers, Context, Step
+from deployctl.steps.interface import Answers, Context, Deployment, Step
 from deployctl.steps.models import sources
 from deployctl.steps.servers import ranks
 from deployctl.steps.servers.serving import secrets, serve_settings
@@ -54,6 +54,16 @@ def place(step: Step, context: Context) -> str:
             "set address: and interface: of this host",
         )
     return found["interface"]
+
+
+def unset_secrets(wanted: Deployment) -> list[str]:
+    """The server's secret variables without a value in deployctl's own environment, in
+    sentences."""
+    return [
+        f"the secret {name} has no value: set {settings.env} in deployctl's environment"
+        for name, settings in secrets(wanted).items()
+        if not os.environ.get(settings.env)
+    ]
 
 
 def secret_values(step: Step, context: Context) -> dict[str, str]:

@@ -25,6 +25,8 @@ POLL = 0.5
 """Seconds between two looks at a starting rank."""
 OWN_END = 3.0
 """Seconds in which a rank that lost another may be seen to have ended by itself."""
+TAIL = 1000
+"""Characters of a log that are shown where nothing in it is known."""
 PROGRESS, READY = "progress", "proven"
 
 
@@ -154,12 +156,14 @@ class Following:
 
     def _ended(self, unit: UnitState) -> NotReady:
         log = self.context.session.call(units.log, **self.unit_id, offset=self.offset)
-        said = explain(self.text + log["text"])
+        text = self.text + log["text"]
+        said = explain(text)
         status = "" if unit["rc"] is None else f", status {unit['rc']}"
         if unit["rc"] is not None and unit["rc"] < 0:
             status = f", killed by signal {-unit['rc']}"
         what = f"this rank ended: {unit['error'] or unit['state']}{status}"
         why = "\n".join([what, *said.lines] if said.sentence else said.lines)
+        why = why or text.strip()[-TAIL:]
         return self._failure(
             said.sentence or what, why, said.next or "read its log: deployctl logs"
         )

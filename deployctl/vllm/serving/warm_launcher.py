@@ -11,12 +11,12 @@ once all is imported, and once the word was heard::
 
     seconds    of the imports
     missing    modules that this vLLM does not have, or that could not be imported
-    cuda       whether CUDA was initialised, and so held memory of a GPU
+    cuda       whether PyTorch initialised CUDA, and so held memory of a GPU
     devices    GPUs' device files that are open
     threads    of this process
     resident   bytes of memory
     method     how the server starts its engine and workers: `fork`, so that they inherit the
-               imports, where this is a CUDA build in which CUDA was not initialised; else `spawn`
+               imports, where this is a CUDA build and a forked child just used a GPU; else `spawn`
     reason     why not `fork`
     waited     seconds
 
@@ -27,8 +27,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import sys
 import time
+import traceback
 from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
@@ -71,7 +74,6 @@ WORKER = (
     "vllm.v1.worker.gpu_model_runner",
     "vllm.v1.worker.gpu.model_runner",
     "vllm.v1.attention.backends.flash_attn",
-    "vllm.v1.attention.backends.flashinfer",
     "vllm.v1.attention.backends.triton_attn",
     "vllm.v1.sample.rejection_sampler",
     "vllm.v1.spec_decode.eagle",
@@ -80,8 +82,8 @@ WORKER = (
     "vllm.model_executor.layers.fused_moe",
 )
 """What an engine and its workers import on a GPU; they inherit it where they are forked."""
-UVM = "/dev/nvidia-uvm"
-"""Opened by cuInit, and neither by NVML nor by nvidia-smi."""
+TRIED = 30.0
+"""Seconds for a forked child to use a GPU."""
 
 
 def modules(argv: list[str], cuda: bool) -> list[str]:
@@ -141,10 +143,9 @@ def cuda_build() -> bool:
 def state() -> dict[str, Any]:
     """What must be known of this process before others are forked from it."""
     torch = sys.modules.get("torch")
-    devices = open_devices()
     return {
-        "cuda": UVM in devices or bool(torch is not None and torch.cuda.is_initialized()),
-        "devices": devices,
+        "cuda": bool(torch is not None and torch.cuda.is_initialized()),
+        "devices": open_devices(),
         "threads": len(list(Path("/proc/self/task").iterdir())),
         "resident": int(Path("/proc/self/statm").read_text().split()[1])
         * os.sysconf("SC_PAGESIZE"),
@@ -172,8 +173,30 @@ def method(cuda: bool) -> dict[str, str]:
     if cuda:
         os.environ[METHOD] = "spawn"
         return {"method": "spawn", "reason": "CUDA was initialised"}
+    if not forked_uses_cuda():
+        os.environ[METHOD] = "spawn"
+        return {"method": "spawn", "reason": "a forked child cannot use CUDA"}
     os.environ[METHOD] = "fork"
     return {"method": "fork"}
+
+
+def forked_uses_cuda() -> bool:
+    """Whether a child of this process can use a GPU. Tried, since an import may have called cuInit
+    (vLLM 0.20.1 opens /dev/nvidia-uvm so), and whether that hurts is the driver's to say."""
+    child = os.fork()
+    if child == 0:
+        try:
+            import_module("torch").zeros(1, device="cuda")
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    handle = os.pidfd_open(child)
+    ended, _, _ = select.select([handle], [], [], TRIED)
+    os.close(handle)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def main() -> None:

@@ -93,6 +93,7 @@ def source(project: Project) -> dict[str, Any]:
     return {
         "source": {"url": project.url, "ref": "hostile", "upstream": project.url},
         "compile_bytecode": True,
+        "overrides": ["unneeded==1"],
         "user": None,
     }
 

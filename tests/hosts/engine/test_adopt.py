@@ -19,6 +19,7 @@ from deployctl.agent.processes.processes import is_same, read_stat
 from deployctl.agent.supervision import adoption
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
+from tests.hosts.lab.sshd import Sshd
 from tests.hosts.served.host import REPOSITORY, ServedHost
 
 MODELS = REPOSITORY / "models"
@@ -177,6 +178,27 @@ def test_taken_over_and_put_back(by_hand: ByHand) -> None:
     assert back.returncode == 0, back.stdout + back.stderr
     assert by_hand.unit("made")["release"] == adopted
     assert (by_hand.environment / "bin" / "vllm").exists()
+
+
+def test_on_a_host_that_ssh_reaches(by_hand: ByHand, sshd: Sshd) -> None:
+    server = by_hand.start()
+    host = {**sshd.host_settings("there"), "root": str(by_hand.served.root)}
+    (by_hand.folder / "profiles" / "hosts" / "there.yaml").write_text(json.dumps(host), "utf-8")
+    done = by_hand.deployctl("adopt", "there", "--port", str(by_hand.port), "--name", "far")
+    assert done.returncode == 0, done.stderr
+    assert "hosts: [there]" in (by_hand.folder / "profiles" / "far.yaml").read_text("utf-8")
+    status = by_hand.deployctl("status", "-p", "far", "--json")
+    assert f'"pid": {server.pid}' in status.stdout
+
+
+def test_without_its_secrets_it_is_not_stopped(by_hand: ByHand) -> None:
+    server = by_hand.start("--api-key", KEY)
+    by_hand.adopt("--name", "made")
+    by_hand.built("profiles/made.yaml")
+    refused = by_hand.deployctl("up", "-p", "made", "--skip", "rehearse")
+    assert refused.returncode == 7
+    assert "set VLLM_API_KEY" in refused.stdout + refused.stderr
+    assert server.poll() is None, "it goes on serving"
 
 
 def test_several_servers_are_listed(by_hand: ByHand) -> None:

@@ -44,13 +44,7 @@ TRACKS = "serve.args={enable-server-load-tracking: true}"
 @pytest.fixture
 def slotted(served: ServedHost) -> ServedHost:
     """The same host with two slots."""
-    text = served.profile_file.read_text("utf-8")
-    blue, green = free_port(), free_port()
-    switch = (
-        "switch: {strategy: blue-green, drain: 20s, "
-        f"blue: {{port: {blue}}}, green: {{port: {green}}}}}\n"
-    )
-    served.profile_file.write_text(text + switch, encoding="utf-8")
+    served.blue_green(free_port(), free_port())
     return served
 
 

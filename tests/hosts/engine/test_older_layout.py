@@ -57,9 +57,7 @@ def test_what_serves_goes_on_and_its_releases_are_found(served: ServedHost) -> N
 def slots(served: ServedHost) -> ServedHost:
     """A host whose two slots and front an older deployctl left; green serves."""
     blue, green = free_port(), free_port()
-    each = f"blue: {{port: {blue}}}, green: {{port: {green}}}"
-    with served.profile_file.open("a", encoding="utf-8") as file:
-        file.write(f"switch: {{strategy: blue-green, drain: 20s, {each}}}\n")
+    served.blue_green(blue, green)
     serves = {"profiles/stand.green/server": green, "profiles/stand/server": served.port}
     revive(
         served,

@@ -199,3 +199,29 @@ def test_a_replica_that_hangs_is_back_by_itself(tmp_path: Path) -> None:
         assert not became["failed"], became
         assert len(became["cut"]) <= 10, became
         assert hosts.units()[1]["restarts"] == 1
+
+
+@pytest.mark.slow
+def test_behind_a_proxy_the_router_is_out_of_reach_and_may_be_restarted(tmp_path: Path) -> None:
+    router = {"port": ROUTER_PORT, "private_port": 9001, "address": "0.0.0.0"}
+    with Replicas(tmp_path, 2, router=router) as hosts:
+        record = hosts.up(TRACKS)
+        assert record.outcome == "deployed", [host.error for host in record.hosts]
+
+        def at(port: int, path: str, host: str = "127.0.0.1") -> int | None:
+            url = f"http://{host}:{port}{path}"
+            (answer,) = hosts.machines[1].ask(Call("network.http", method="GET", url=url))
+            status: int | None = answer["status"]
+            return status
+
+        public = address(0)
+        assert at(ROUTER_PORT, "/v1/models", public) == 200
+        assert at(ROUTER_PORT, "/workers", public) == 404
+        assert at(9001, "/workers", public) is None
+        before = hosts.router()["pid"]
+        with hosts.asking() as became:
+            record = hosts.up(TRACKS, "router.policy=random")
+        assert record.outcome == "changed", [host.error for host in record.hosts]
+        assert hosts.router()["pid"] != before
+        assert lossless(became), became
+        assert hosts.up(TRACKS, "router.policy=random").outcome == "unchanged"

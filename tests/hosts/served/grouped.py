@@ -44,6 +44,10 @@ class Cable:
         """Pull a machine's cable."""
         self._ip("link", "set", f"port{number}", "down")
 
+    def mend(self, number: int) -> None:
+        """Put it back."""
+        self._ip("link", "set", f"port{number}", "up")
+
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()

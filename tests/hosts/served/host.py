@@ -45,6 +45,7 @@ fixes: {{require: []}}
 acceptance: {{max_prompts: 5}}
 switch: {{warm: false}}
 """
+COLD = "switch: {warm: false}"
 FIXES = [{"fix": name, "verdict": "present"} for name in by_name()]
 STALE = "drafter.config={dflash_config.mask_token_id: 0, dflash_config.target_layer_ids: [1, 3, 5]}"
 """A drafter config that starts and drafts badly: the acceptance gate finds it."""
@@ -154,6 +155,14 @@ class ServedHost:
 
     def profile(self, *sets: str) -> Profile:
         return load_profile(str(self.profile_file), sets=list(sets), environ={}).profile
+
+    def blue_green(self, blue: int, green: int) -> None:
+        """Give the profile two slots, at these ports."""
+        slots = f"blue: {{port: {blue}}}, green: {{port: {green}}}"
+        text = self.profile_file.read_text("utf-8")
+        assert COLD in text
+        switch = f"switch: {{warm: false, strategy: blue-green, drain: 20s, {slots}}}"
+        self.profile_file.write_text(text.replace(COLD, switch), encoding="utf-8")
 
     def make_environment(self, *sets: str) -> str:
         """A sealed environment for the profile; returns its key."""

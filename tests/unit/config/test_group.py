@@ -46,7 +46,7 @@ def test_a_group_over_two_hosts(tmp_path: Path) -> None:
         (
             {"group": {"tensor_parallel_size": 2, "master_port": 8123}},
             "group.master_port",
-            "serve.port is the head's own",
+            "need ports of their own",
         ),
         ({"serve": {"port": 1, "tensor_parallel_size": 2}}, "serve.tensor_parallel_size", "group"),
         ({"serve": {"port": 1, "gpus": [0, 1]}}, "serve.gpus", "each host has 1 of"),

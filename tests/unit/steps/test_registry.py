@@ -58,6 +58,17 @@ ANOTHER_MEANING = {
         "hosts/session.py": "a word of the wire",
         "steps/release.py": "a setting of the server",
     },
+    "router": {
+        "config/profile.py": "a profile's section",
+        "config/routed.py": "a profile's section",
+        "engine/ledger/rollback.py": "a profile's section",
+        "steps/identity.py": "a unit",
+        "steps/member.py": "a role",
+    },
+    "proxy": {
+        "steps/identity.py": "a unit",
+        "engine/inspect/checks/network.py": "one between a host and what it fetches",
+    },
 }
 """Where a word that is also a step's name stands for something else."""
 

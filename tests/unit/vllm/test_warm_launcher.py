@@ -35,6 +35,10 @@ class Launched:
             "import types\n"
             f"version = types.SimpleNamespace(cuda={cuda!r})\n"
             f"cuda = types.SimpleNamespace(is_initialized=lambda: {initialised})\n"
+            f"import os\nparent = os.getpid()\n"
+            "def zeros(count, device):\n"
+            "    assert device == 'cuda' and os.getpid() != parent\n"
+            f"    assert {cuda!r} != 'broken in a child', 'not initialised'\n"
         )
         read, write = os.pipe()
         self.process = subprocess.Popen(
@@ -71,6 +75,7 @@ ARGV = ["/env/bin/vllm", "serve", "/model", "--port", "1"]
     [
         ("12.8", False, {}, "fork", None),
         ("12.8", True, {}, "spawn", "CUDA was initialised"),
+        ("broken in a child", False, {}, "spawn", "a forked child cannot use CUDA"),
         (None, False, {}, "spawn", "not a CUDA build"),
         ("12.8", False, {METHOD: "spawn"}, "spawn", f"{METHOD} is set"),
     ],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from deployctl.agent.wire.adoption import ByHand, Package
-from deployctl.engine.init import by_hand, installed
+from deployctl.engine.init import adopt, by_hand, installed
 from deployctl.engine.init.by_hand import Server
 from deployctl.errors import HostError, UsageError
 
@@ -69,6 +70,7 @@ def process(argv: str, pid: int = 1, **more: Any) -> ByHand:
         "start": 1,
         "started": 0.0,
         "parent": 0,
+        "members": [pid],
         "comm": "vllm",
         "argv": argv.split(),
         "env": {},
@@ -129,3 +131,28 @@ def test_one_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(HostError, match="cannot be adopted") as refused:
         by_hand.choose("gpu1", [hidden], None, None)
     assert "ada" in refused.value.next
+
+
+def test_one_that_is_not_understood_is_in_nobodys_way() -> None:
+    strange, plain = server("vllm serve m extra words"), server("vllm serve n --port 8001", pid=2)
+    assert by_hand.choose("gpu1", [strange, plain], None, 8001) is plain
+    with pytest.raises(HostError) as refused:
+        by_hand.choose("gpu1", [strange, plain], 1, None)
+    assert "neither an option" in refused.value.why
+
+
+def test_a_host_that_has_no_file_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings, texts = adopt.host_named("root@gpu-7.example")
+    assert settings.ssh is not None
+    assert settings.ssh.address == "root@gpu-7.example"
+    assert yaml.safe_load(texts["gpu-7.example"])["ssh"] == {"address": "root@gpu-7.example"}
+    assert adopt.host_named("local")[1] == {}
+
+
+def test_the_gpus_that_it_holds() -> None:
+    gpus = [{"index": index, "uuid": f"GPU-{index}"} for index in range(4)]
+    apps = [{"uuid": "GPU-3", "pid": 11}, {"uuid": "GPU-2", "pid": 12}, {"uuid": "GPU-0", "pid": 9}]
+    state: Any = {"gpus": gpus, "apps": apps}
+    assert by_hand.held(state, [10, 11, 12]) == [2, 3]
+    assert by_hand.held(state, [10]) is None
