@@ -57,6 +57,8 @@ def _touched(git: Git, patch: str) -> List[str]:
     """The files below `vllm/` that a patch changes; error `patch` for one that changes none."""
     listed = git.run("apply", "--numstat", "-z", "--", patch)
     names = [entry.split("\t", 2)[-1] for entry in listed.split("\0") if entry]
+    if any(".." in name.split("/") or name.startswith("/") for name in names):
+        raise AgentError("patch", "%s names a file elsewhere" % os.path.basename(patch))
     paths = [name for name in names if name.startswith(BELOW)]
     left = [name for name in names if name not in paths]
     if left:

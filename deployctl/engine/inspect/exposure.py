@@ -67,6 +67,7 @@ def programs(profile: Profile, playbook: Playbook) -> Iterator[Program]:
         if builder != user:
             yield Program(names, f"the server of that vLLM, as {user}", "build.source")
         yield Program(names, f"the build of vLLM {_source(profile)}, {whom}", "build.source")
+    yield from _router_program(profile)
     if trusts_remote_code(profile.serve.args):
         models = [profile.model, *([profile.drafter.model] if profile.drafter else [])]
         for model in models:
@@ -140,6 +141,13 @@ def _builder(profile: Profile, agent: str) -> str:
     if build.user is None and agent == "root" and code_of_others:
         return f"{BUILD_USER} (as root where the host has no namespaces)"
     return build.user or agent
+
+
+def _router_program(profile: Profile) -> Iterator[Program]:
+    router, host = profile.router, profile.router_host
+    if router is not None and router.engine != "external" and host in profile.hosts:
+        what = f"{router.engine} {router.version} from the package index, as {_user(host)}"
+        yield Program(host.name, what, "router")
 
 
 def _router(profile: Profile) -> Iterator[str]:

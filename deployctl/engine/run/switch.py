@@ -181,6 +181,9 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str, peers: Peers) 
         peers=peers,
         url="",
     )
+    if _answers(work) and wanted.member is None:
+        for step in registry.making(SERVER):
+            step.warm_up(back.context(step.name))
     work.downtime.interrupted()
     try:
         work.record.rollback_error = _bring_back(back, work.release.release)
@@ -198,17 +201,24 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str, peers: Peers) 
         ]
 
 
+def _answers(work: Work) -> bool:
+    """Whether what failed answers its clients: then the release of before is warmed first."""
+    served = registry.makers(SERVICE)
+    return any(s.step in served and s.attempted and s.error is None for s in work.record.steps)
+
+
 def _bring_back(back: Work, failed: str) -> DeployError | None:
     """Stop what failed, and start the release of before; why that did not work, if it did not.
     Raises `PeerFailed`."""
     rank = back.wanted.member and back.wanted.member.rank
     if rank:
         back.peers.meet("stopped by the head")
-    stopped = stop_unit(back.connected.session, back.wanted)
+    stopped = stop_unit(back.connected.session, back.wanted, spare=True)
     if not rank:
         back.peers.meet("stopped by the head")
     # The first step starts the server: what it took the place of is its evidence.
-    back.evidence[registry.making(SERVER)[0].name] = {REQUESTS: stopped["requests"]}
+    starts = back.evidence.setdefault(registry.making(SERVER)[0].name, {})
+    starts[REQUESTS] = stopped["requests"]
     because = f"release {failed} failed"
     for step in registry.making(SERVER, SERVICE):
         back.peers.meet(step.name)

@@ -178,6 +178,15 @@ def test_what_no_patch_can_change(
     assert words in plan.reason
 
 
+def test_a_patch_leads_nowhere_else(builder: BuildHost, wheels: Path, tmp_path: Path) -> None:
+    written(tmp_path, "outside.py", LINES)
+    away = "vllm/" + "../" * 20 + str(tmp_path)[1:] + "/outside.py"
+    wrong = written(tmp_path, "wrong.patch", PATCH.replace("vllm/answer.py", away))
+    with pytest.raises(StagingFailed):
+        builder.up(builder.wanted(settings(wheels, wrong)))
+    assert (tmp_path / "outside.py").read_text() == LINES
+
+
 def test_a_patch_that_is_gone(builder: BuildHost, wheels: Path, tmp_path: Path) -> None:
     wanted = builder.wanted(settings(wheels, tmp_path / "gone.patch"))
     with pytest.raises(Unanswered, match=r"gone\.patch"):

@@ -225,3 +225,14 @@ def test_behind_a_proxy_the_router_is_out_of_reach_and_may_be_restarted(tmp_path
         assert hosts.router()["pid"] != before
         assert lossless(became), became
         assert hosts.up(TRACKS, "router.policy=random").outcome == "unchanged"
+
+
+@pytest.mark.slow
+def test_a_release_that_failed_on_one_replica_is_not_tried_on_another(two: Replicas) -> None:
+    before = releases(two)
+    assert two.up(TRACKS, STALE).exit_code == 10
+    record = two.up(TRACKS, STALE, only_if_changed=True)
+    assert record.exit_code == 0, [host.error for host in record.hosts]
+    declined, held_back = record.hosts
+    assert declined.declined and held_back.held_back.endswith(declined.declined)
+    assert releases(two) == before and two.workers() == two.all()

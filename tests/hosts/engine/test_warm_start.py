@@ -47,14 +47,23 @@ def test_the_next_release_is_warmed_beside_what_serves(served: ServedHost) -> No
     assert step(third, "launch").evidence["warm"] is None
 
 
-def test_a_failed_gate_goes_back_and_leaves_nothing_that_waits(served: ServedHost) -> None:
-    served.up(WARM)
+def test_a_failed_gate_goes_back_warm_and_leaves_nothing_that_waits(served: ServedHost) -> None:
+    good = served.up(WARM).hosts[0].release
     failed = served.up(WARM, STALE)
     assert failed.exit_code == 10
     assert step(failed, "launch").evidence["warm"]
     assert failed.hosts[0].restored
     unit = served.unit()
-    assert unit["state"] == "running" and unit["warm"] is None and unit["waits"] is None
+    assert (unit["state"], unit["release"], unit["waits"]) == ("running", good, None)
+    # What failed answered all the same until the release of before had imported vLLM.
+    assert unit["warm"] and step(failed, "restore-launch").evidence["pid"] == unit["pid"]
+
+
+def test_what_never_answered_makes_way_at_once(served: ServedHost) -> None:
+    served.up(WARM)
+    failed = served.up(WARM, OTHER, "serve.env.STAND_IN_FAULT=start")
+    assert failed.exit_code == 10 and failed.hosts[0].restored
+    assert served.unit()["warm"] is None and served.unit()["waits"] is None
 
 
 def test_a_run_that_is_killed_leaves_what_serves_and_the_next_one_switches(

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from deployctl.agent.core.interface import Call
+from deployctl.agent.processes import processes
 from deployctl.agent.supervision import adoption
 
 
@@ -106,3 +108,10 @@ def test_where_it_came_from(
     package = adoption.package(str(tmp_path))
     assert package is not None
     assert (package["url"], package["commit"], package["path"]) == expected
+
+
+def test_a_process_that_ends_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = processes.Stat(2**22 - 1, "vllm", "S", 1, 1, 1, 0, 0)
+    monkeypatch.setattr(processes, "everyone", lambda: [gone])
+    call = Call("/nowhere", lambda event: None)
+    assert adoption.candidates(call, "vllm") == []

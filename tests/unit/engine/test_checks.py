@@ -197,6 +197,19 @@ def test_a_hub_that_gives_nothing(kind: str, message: str, measured: str) -> Non
     assert finding.say
 
 
+def test_a_hub_behind_a_proxy_that_is_closed() -> None:
+    made = profile(model={"repo": "a/b", "served_name": "toy"})
+    refused = {
+        "error": {"kind": "unreachable", "message": "https://hub.test: [Errno 111] refused"},
+        "exists": False,
+    }
+    index = {"url": "x", "stage": "proxy", "why": "refused", "proxy": "http://proxy.test:1"}
+    answers = Answers({MODEL: refused, network.INDEX: index})
+    (finding,) = network.models(There(Deployment(made, made.hosts[0]), answers, (0, 0)))
+    assert finding.measured == "proxy"
+    assert "http://proxy.test:1" in finding.say
+
+
 # -- this machine --
 
 

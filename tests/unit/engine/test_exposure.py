@@ -195,3 +195,22 @@ def test_profile_show_marks_code_and_what_leaves(tmp_path: Path) -> None:
     load_profile(str(path), sets=trusting, environ={})
     with pytest.raises(ConfigError, match=r"drafter\.model\.revision"):
         load_profile(str(path), sets=[*trusting, "drafter.model.revision=main"], environ={})
+
+
+@pytest.mark.parametrize(
+    ("router", "warned"),
+    [
+        ({"port": 9000}, ""),
+        ({"port": 9000, "address": "0.0.0.0"}, "add and remove replicas"),
+        ({"port": 9000, "address": "0.0.0.0", "private_port": 9001}, ""),
+        ({"engine": "external"}, "no replica is taken out of it"),
+    ],
+)
+def test_a_router_that_anybody_may_change(router: dict[str, Any], warned: str) -> None:
+    found = exposure.document(profile(router=router), playbook())
+    said = [text for text in found["warnings"] if "router" in text]
+    assert len(said) == bool(warned) and all(warned in text for text in said)
+    programs = [one["what"] for one in found["programs"] if one["named_by"] == "router"]
+    ours = router.get("engine") != "external"
+    assert len(programs) == ours
+    assert all(what.startswith("vllm-router 0.1.17 from the package index") for what in programs)

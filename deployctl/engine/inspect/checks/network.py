@@ -141,12 +141,13 @@ def models(there: There) -> Iterator[Finding]:
             say = f"{source.path} is not on the host; copy it there, or name it by repo:"
             yield found(str(key), "failed", "missing", say)
         elif source.repo is not None and answer["error"] is not None:
-            yield _refused(str(key), answer)
+            index = there.answers.get(INDEX)
+            yield _refused(str(key), answer, index and index["proxy"])
         else:
             yield found(str(key), "ok", source.path or source.repo or source.bundled)
 
 
-def _refused(role: str, answer: Model) -> Finding:
+def _refused(role: str, answer: Model, proxy: str | None) -> Finding:
     error = answer["error"]
     assert error is not None, "the hub refused"
     kind, words = error["kind"], error["message"]
@@ -154,7 +155,11 @@ def _refused(role: str, answer: Model) -> Finding:
         what, lines = ACCESS[kind]
         return found(role, "failed", kind, f"{words}; {what}", lines, "the profile")
     place, _, why = words.partition(": ")
-    return _ended(role, _stage(why), place, why, None)
+    stage = _stage(why)
+    if proxy and stage in ("connect", "name"):
+        # The index is not reached through it either.
+        stage = "proxy"
+    return _ended(role, stage, place, why, proxy)
 
 
 def _stage(words: str) -> str:
