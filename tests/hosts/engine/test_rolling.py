@@ -17,8 +17,8 @@ from tests.hosts.served.host import STALE
 from tests.hosts.served.many import needs_root
 from tests.hosts.served.replicas import ROUTER_PORT, Replicas, address
 
-# Each costs the starts of several servers; tests/unit/engine/test_rolling.py and test_routing.py have
-# the same decisions as data.
+# Each costs the starts of several servers; test_rolling.py and test_routing.py in tests/unit/engine
+# have the same decisions as data.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(needs_root(), reason="namespaces need root"),
