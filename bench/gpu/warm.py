@@ -69,7 +69,7 @@ class Client(threading.Thread):
 
 def up(profile: str, *sets: str) -> tuple[int, dict[str, Any], float]:
     """`deployctl up` with few prompts in its gates: exit code, report and seconds."""
-    words = [word for one in ("acceptance.max_prompts=3", *sets) for word in ("--set", one)]
+    words = [word for one in ("acceptance.max_prompts=8", *sets) for word in ("--set", one)]
     argv = [sys.executable, "-m", "deployctl", "up", "-p", profile, "--json", "--quiet", *words]
     began = time.monotonic()
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True)

@@ -41,6 +41,7 @@ class Turns:
         self._passed: set[str] = set()
         self._ended: set[str] = set()
         self._failed: list[str] = []
+        self._declined = ""
         self._changed = threading.Condition()
         self._waves: tuple[Wave, ...] | None = None
 
@@ -84,6 +85,11 @@ class Turns:
                 serves and (before is None or before.serves),
             )
 
+    def decline(self, why: str) -> None:
+        """A host does not try the wanted release: none that rolls with it does."""
+        with self._changed:
+            self._declined = self._declined or why
+
     def switch(self, host: str) -> None:
         """Wait until this host, which has staged, may switch; raises `HeldBack` where not."""
         if not self._strategy.together:
@@ -94,6 +100,8 @@ class Turns:
             self._changed.notify_all()
             cancel.wait_for(self._changed, lambda: self._comes(host))
             self._check_failed()
+            if self._declined:
+                raise HeldBack(self._declined)
             later = self._wave(host) > 0
         if later and self._wait:
             cancel.sleep(self._wait)

@@ -138,6 +138,8 @@ class Worker(Asking):
         self.record.release = plan.release
         self.record.previous = plan.current if self.pair is None else self.pair.current
         unit = answers.get(UNIT)
+        if self.record.declined:
+            self.turns.decline(f"{self.record.host}: {self.record.declined}")
         self.turns.planned(self.record.host, plan.switches, bool(unit and was_proven(unit)))
         with ExitStack() as stack:
             work = Work(

@@ -95,3 +95,14 @@ def test_a_failure_holds_back_the_rest() -> None:
 
 def test_those_that_switched_stay_where_the_profile_wants_that() -> None:
     assert roll(failing="b", on_failure="stop") == ["a", "b", "c held back"]
+
+
+def test_what_one_host_does_not_try_again_none_tries() -> None:
+    """Else a release that failed on the first would fail on another one every night."""
+    turns = Turns(Rolling(1), of("a", "b"), Slots())
+    turns.decline("a: release x failed in run r")
+    turns.planned("a", switches=False, serves=True)
+    turns.planned("b", switches=True, serves=True)
+    turns.ended("a", failed=False)
+    with pytest.raises(HeldBack, match="a: release x failed in run r"):
+        turns.switch("b")
