@@ -16,6 +16,7 @@ class Format(StrEnum):
 
     COMPOSE = "compose"
     KUBERNETES = "kubernetes"
+    LEADER_WORKER_SET = "leader-worker-set"
     SYSTEMD = "systemd"
     ANSIBLE = "ansible-inventory"
 
@@ -41,21 +42,34 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Print a profile as Compose file, Kubernetes manifests, systemd unit or Ansible inventory.
+    """Print a profile as Compose file, Kubernetes manifests, systemd unit or Ansible inventory; one
+    with a group as LeaderWorkerSet.
 
     Example: deployctl export kubernetes -p qwen36-dflash --image registry.example/vllm:pr
     """
     from deployctl.engine.inspect import exporting
-    from deployctl.report.export import compose, inventory, kubernetes, systemd
+    from deployctl.report.export import (
+        compose,
+        inventory,
+        kubernetes,
+        leader_worker_set,
+        systemd,
+    )
 
     loaded = running.load(profile, sets, hosts)
     if format is Format.ANSIBLE:
         text = inventory.render(loaded)
+    elif format is Format.LEADER_WORKER_SET:
+        exporting.refuse_single(loaded)
+        one = exporting.exported(loaded, image, drafter_config)
+        text = leader_worker_set.render(one)
     elif format is Format.SYSTEMD:
+        exporting.refuse_group(loaded, format)
         launch, names = exporting.deployed(loaded), exporting.secret_names(loaded)
         grace = loaded.serve.stop_grace
         text = systemd.render(loaded.name, launch["argv"], launch["env"], names, grace)
     else:
+        exporting.refuse_group(loaded, format)
         one = exporting.exported(loaded, image, drafter_config)
         text = (compose if format is Format.COMPOSE else kubernetes).render(one)
     output.answer_text(text)

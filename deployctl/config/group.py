@@ -32,8 +32,7 @@ class GroupSettings(Settings):
     """One model over all hosts of the profile, the first of which is the head: it answers clients.
     The ranks start, are judged, become current and go back as one.
 
-    nodes: vLLM's own processes on each host · ray: the processes of a Ray cluster that is started
-    for the group.
+    nodes: vLLM's own processes on each host · ray: those of a Ray cluster, not supported yet.
     """
 
     engine: Literal["nodes", "ray"] = "nodes"

@@ -143,6 +143,8 @@ class Profile(Settings):
         count = len(self.hosts)
         if count < 2:
             raise misfit(("hosts",), "a group needs two hosts or more; leave out group for one")
+        if group.engine == "ray":
+            raise misfit(("group", "engine"), "ray is not supported yet: use nodes")
         if self.switch.strategy != "recreate":
             raise misfit(("switch", "strategy"), "a group is switched by recreate alone")
         if self.router is not None:

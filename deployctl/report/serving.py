@@ -40,10 +40,25 @@ def status_lines(document: Mapping[str, Any], width: int | None = None) -> Itera
     yield from table(hosts, states, width)
     yield ""
     yield from differences(hosts)
+    if "group" in document:
+        yield _group(document["group"])
     rest = [host for host, state in zip(hosts, states, strict=True) if state != HEALTHY]
     yield from unreached.each({"hosts": rest}, _status)
     if len(rest) < len(hosts):
         yield f"all of one host: deployctl status -p {document['profile']} --host NAME"
+
+
+def _group(group: Mapping[str, Any]) -> str:
+    """A group's part of a status in a line."""
+    first = group["first_to_end"]
+    state = "all ranks run as proven" if group["whole"] else "NOT all ranks run as proven"
+    if first is None:
+        return f"group     {state}"
+    status = first["status"]
+    how = f"killed by signal {-status}" if status is not None and status < 0 else f"status {status}"
+    words = f": {first['words']}" if first["words"] else ""
+    named = f"rank {first['rank']} ({first['host']})"
+    return f"group     {state}; {named} ended first last time, {how}{words}"
 
 
 def _in_short(host: Mapping[str, Any]) -> str:
@@ -127,6 +142,8 @@ def _headline(host: Mapping[str, Any]) -> str:
 def _state(host: Mapping[str, Any]) -> str:
     if not host["pid"]:
         return f"{host['state']}{_exit(host)}"
+    if host.get("rank"):
+        return f"{host['state']}, rank {host['rank']} of its group"
     health = host["health"]
     answer = "unknown" if not health else health["error"] or f"/health {health['status']}"
     why = host.get("generates_why")

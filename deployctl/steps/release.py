@@ -35,7 +35,7 @@ def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
     if profile.group is not None:
         found["group"] = {
             **profile.group.model_dump(exclude=NOT_GROUPED),
-            "hosts": [(host.member_address, host.interface) for host in profile.hosts],
+            "hosts": [(host.member_address, host.interface) for host in profile.everywhere],
         }
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent, HttpAnswer
+from deployctl.config.router import RouterSettings
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.bundle import bundle
 from deployctl.hosts.operations import files, network, units
@@ -27,6 +28,7 @@ from deployctl.steps.interface import (
     Question,
     Step,
 )
+from deployctl.steps.routers.interface import RouterEngine
 from deployctl.steps.routers.registry import engine, router_file, router_url
 from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import strangers
@@ -123,8 +125,7 @@ class RouterStep(Step):
         about = siblings.of_unit(wanted, ROUTER).unit_id
         if not _wanted_here(wanted):
             return {"state": session.call(units.state, **about)["state"]}
-        program = engine(wanted.profile)
-        assert program is not None
+        program = _engine(wanted)
         url = f"{router_url(_router(wanted))}{program.alive.path}"
         end = time.monotonic() + LIMIT
         while True:
@@ -150,8 +151,7 @@ class RouterStep(Step):
 
     def _install(self, context: Context) -> None:
         wanted = context.wanted
-        program = engine(wanted.profile)
-        assert program is not None
+        program = _engine(wanted)
         folder, requirement = _environment(wanted), program.requirement(_router(wanted))
         uv, python = ensure_uv(self, context), str(context.session.agent["executable"])
         install = [uv, "pip", "install", "--python", f"{folder}/bin/python", requirement]
@@ -205,8 +205,7 @@ class RouterStep(Step):
 
 def write_file(session: Session, wanted: Deployment, replicas: Sequence[str]) -> None:
     """Keep the command line of a profile's router, and the replicas to start with."""
-    program = engine(wanted.profile)
-    assert program is not None
+    program = _engine(wanted)
     content = {
         "argv": _argv(wanted, session.root),
         "option": program.replicas_option,
@@ -232,14 +231,19 @@ def _left_over(wanted: Deployment, answers: Answers) -> bool:
     return siblings.runs(known.get(ROUTER) or siblings.ABSENT)
 
 
-def _router(wanted: Deployment) -> Any:
+def _router(wanted: Deployment) -> RouterSettings:
     assert wanted.profile.router is not None
     return wanted.profile.router
 
 
-def _environment(wanted: Deployment) -> str:
+def _engine(wanted: Deployment) -> RouterEngine:
     program = engine(wanted.profile)
     assert program is not None
+    return program
+
+
+def _environment(wanted: Deployment) -> str:
+    program = _engine(wanted)
     return program.environment(_router(wanted))
 
 
@@ -253,8 +257,7 @@ def _program(wanted: Deployment) -> str:
 
 
 def _argv(wanted: Deployment, root: str) -> list[str]:
-    program = engine(wanted.profile)
-    assert program is not None
+    program = _engine(wanted)
     return program.argv(_router(wanted), f"{root}{_environment(wanted)[1:]}")
 
 

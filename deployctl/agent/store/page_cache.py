@@ -41,17 +41,19 @@ def read_ahead(call: Call, paths: List[str], keep: int, limit: float) -> ReadAhe
     piece = bytearray(PIECE)
     for path in files:
         with suppress(OSError), open(path, "rb", buffering=0) as file:
+            at = 0
             while True:
                 if time.monotonic() - began > limit:
                     answer["skipped"] = "%g s were over" % limit
                     break
                 call.step()
-                there = _resident(file.fileno(), piece, file.tell())
-                size = file.readinto(piece)
+                there = _resident(file.fileno(), piece, at)
+                size = there or os.preadv(file.fileno(), [piece], at)
                 if not size:
                     break
+                at += size
                 answer["read"] += size
-                answer["resident"] += min(there, size)
+                answer["resident"] += there
     answer["seconds"] = round(time.monotonic() - began, 2)
     return answer
 

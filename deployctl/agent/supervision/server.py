@@ -63,6 +63,8 @@ class ServerSupervisor(Supervisor):
         self.failures: List[float] = []
         self.life: Optional[Watch] = None
         self.bond: Optional[Bond] = None
+        self.lost: Optional[str] = None
+        """Which other rank has ended, where this one ends with it."""
         self.hung = 0
         """Restarts of a server that answered no more."""
         self.key: Optional[str] = None
@@ -104,6 +106,7 @@ class ServerSupervisor(Supervisor):
             self.secrets()
             self.began(given, told)
         while True:
+            self.lost = None
             with self.bonded():
                 self.await_others()
                 if self.waker.stopped:
@@ -115,10 +118,11 @@ class ServerSupervisor(Supervisor):
                 self.note("stopped", rc=rc, ended=time.time())
                 return 0
             if not self.may_restart():
-                self.note("exited" if rc == 0 else "failed", rc=rc, ended=time.time())
+                ending = "exited" if rc == 0 else "failed"
+                self.note(ending, rc=rc, ended=time.time(), lost=self.lost)
                 return 1
             self.record["restarts"] += 1
-            self.note("starting", rc=rc, ended=time.time())
+            self.note("starting", rc=rc, ended=time.time(), lost=self.lost)
             self.waker.wait(min(2.0 ** len(self.failures), 30.0), [])
             if self.waker.stopped:
                 self.note("stopped", rc=rc)
@@ -210,7 +214,7 @@ class ServerSupervisor(Supervisor):
         if self.life is not None and self.record.get("liveness") != self.life.state:
             self.save(liveness=self.life.state)
         if self.bond is not None and self.bond.lost:
-            self.save(lost=self.bond.lost)
+            self.lost = self.bond.lost
             self.tell("%s: this rank ends with it" % self.bond.lost)
             return True
         return self.life is not None and self.life.hung

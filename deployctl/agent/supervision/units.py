@@ -85,7 +85,8 @@ def start(
         "kind": _kind(supervisor),
         "service": systemd.service_name(call.root, profile, unit),
         "argv": argv,
-        "env": _environment(call, env),
+        # An adopted server gets what it was started with, and nothing of ours.
+        "env": _environment(call, env) if run_as is None else dict(env or {}),
         "cwd": call.path(cwd),
         "umask": call.umask if run_as is None else run_as["umask"],
         "run_as": run_as,

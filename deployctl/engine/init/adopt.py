@@ -64,6 +64,7 @@ def adopt(
             files = written.files(draft, output, texts)
             profile, notes = written.valid(draft, files), draft.notes
         adopted.check(host.name, profile, server, session)
-        written.create(files)
         release = adopted.record(host.name, profile, server, session, drafter)
+        # Last: where the record fails, the same command can be given again.
+        written.create(files)
     return Adopted(profile.name, server.words(), release, list(files), notes)

@@ -8,7 +8,8 @@ from typing import Any
 
 from deployctl import __version__, redaction
 from deployctl.config.profile import Profile
-from deployctl.engine.init.by_hand import HIDDEN, Server, Source
+from deployctl.engine.init.by_hand import HIDDEN, Server
+from deployctl.engine.init.loaded import Source
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock
 from deployctl.engine.run.coordinator import new_run

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from deployctl.agent.wire.adoption import ByHand
@@ -14,9 +14,10 @@ from deployctl.agent.wire.gpus import GpuState
 from deployctl.config.secrets import exposed
 from deployctl.engine.init import installed, shell
 from deployctl.engine.init.given import Given
+from deployctl.engine.init.loaded import Source
 from deployctl.engine.init.profile_text import PORT
 from deployctl.errors import HostError, UsageError
-from deployctl.hosts.operations import adoption, files, gpu
+from deployctl.hosts.operations import adoption, gpu
 from deployctl.hosts.session import Session
 from deployctl.vllm.serving import titles
 from deployctl.vllm.serving.arguments import Arguments, NotUnderstood, parse
@@ -98,10 +99,11 @@ def _server(host: str, process: ByHand) -> Server:
     at = shell.served(argv)
     try:
         arguments = parse(argv[at:] if at is not None else [])
+        why = "" if arguments.model else "no model is named in its command line"
     except NotUnderstood as error:
         # It is listed all the same, and stands in the way of no other.
-        arguments = Arguments(None)
-        process = {**process, "unknown": process["unknown"] or f"its command line: {error}"}
+        arguments, why = Arguments(None), f"its command line: {error}"
+    process = {**process, "unknown": process["unknown"] or why}
     return Server(host, process, argv, arguments, [*secrets, *process["secrets"]])
 
 
@@ -147,7 +149,8 @@ def given(server: Server, session: Session) -> Given:
         notes.append(
             f"it runs in {process['service']}, which may start it again: disable that before `up`"
         )
-    model = Source.of(server, str(server.arguments.model), session)
+    revision = server.arguments.one("revision") or "main"
+    model = Source.of(process, str(server.arguments.model), session, revision)
     argv = list(server.argv[(shell.served(server.argv) or 0) :])
     argv = _with_model(argv, server.arguments, model)
     speculator = drafter(server, session)
@@ -192,74 +195,25 @@ def _first(server: Server) -> list[int]:
     return list(range(parallel * int(one("data-parallel-size") or 1)))
 
 
-@dataclass(frozen=True)
-class Source:
-    """A model as a server loads it: the name that it was given, and where that lies."""
-
-    name: str
-    folder: str | None
-    revision: str | None
-    config: dict[str, Any] | None
-
-    @classmethod
-    def of(cls, server: Server, name: str, session: Session, revision: str | None = None) -> Source:
-        """A folder, by its path as the process sees it, or a snapshot in its Hub cache."""
-        path = str(PurePosixPath(server.process["cwd"]) / name)
-        config = _config(session, path)
-        if config is not None or name.startswith(("/", "./", "../")):
-            return cls(name, path, None, config)
-        cache = f"{_cache(server.process['env'])}/models--{name.replace('/', '--')}"
-        wanted = revision or server.arguments.one("revision") or "main"
-        ref = session.call(files.read, path=f"{cache}/refs/{wanted}")["text"]
-        commit = (ref or wanted).strip()
-        folder = f"{cache}/snapshots/{commit}"
-        config = _config(session, folder)
-        return cls(name, folder if config else None, commit if config else None, config)
-
-    @property
-    def written(self) -> str:
-        """As a profile has it: a repository's name, else the absolute path."""
-        return self.name if self.revision or self.folder is None else self.folder
-
-    def words(self, what: str) -> Iterator[str]:
-        """What its config.json says, for a comment."""
-        if self.config is None:
-            yield f"{what}: {self.name} (its config.json was not found on the host)"
-            return
-        kinds = ", ".join(map(str, self.config.get("architectures") or ["unknown"]))
-        length = self.config.get("max_position_embeddings")
-        context = f", context {length}" if length else ""
-        yield f"{what}: {self.folder}/config.json, {kinds}{context}"
-
-
-def _cache(env: dict[str, str]) -> str:
-    """Where huggingface_hub keeps what it downloads."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if name in env:
-            return env[name]
-    cache = env.get("XDG_CACHE_HOME") or f"{env.get('HOME', '/root')}/.cache"
-    return f"{env.get('HF_HOME') or cache + '/huggingface'}/hub"
-
-
-def _config(session: Session, folder: str) -> dict[str, Any] | None:
-    text = session.call(files.read, path=f"{folder}/config.json")["text"]
-    try:
-        found = json.loads(text) if text is not None else None
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _with_model(argv: list[str], arguments: Arguments, model: Source) -> list[str]:
     """The arguments with the model as a profile has it, served under the name that it has."""
-    made = [word for word in argv if word != "--model" and not word.startswith("--model=")]
-    made = [word for word in made if word != model.name]
-    made = [model.written, *made]
+    made = [model.written, *_without_model(argv, arguments)]
     if "served-model-name" not in arguments.options:
         made += ["--served-model-name", model.name]
     if model.revision and "revision" not in arguments.options:
         made += ["--revision", model.revision]
     return made
+
+
+def _without_model(argv: list[str], arguments: Arguments) -> list[str]:
+    """The arguments without `MODEL` or `--model MODEL`; other options may have the same value."""
+    for index in range(len(argv)):
+        for count in (1, 2):
+            rest = argv[:index] + argv[index + count :]
+            with suppress(NotUnderstood):
+                if parse(rest) == Arguments(None, arguments.options):
+                    return rest
+    return argv
 
 
 def drafter(server: Server, session: Session) -> Source | None:
@@ -268,7 +222,7 @@ def drafter(server: Server, session: Session) -> Source | None:
     if not isinstance(config.get("model"), str):
         return None
     revision = config.get("revision")
-    return Source.of(server, config["model"], session, str(revision) if revision else "main")
+    return Source.of(server.process, config["model"], session, str(revision or "main"))
 
 
 def _speculative(server: Server) -> dict[str, Any]:

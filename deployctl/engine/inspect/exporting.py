@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from deployctl.hosts.operations import files, releases
 from deployctl.steps import facts
 from deployctl.steps.identity import unit_home
 from deployctl.steps.interface import Answers, Deployment
+from deployctl.steps.member import Member
 from deployctl.steps.models import sources
 from deployctl.steps.servers.ranks import processes_here
 from deployctl.steps.servers.serving import secrets, serve_settings
@@ -30,6 +31,8 @@ DEFAULT_ROOT = "/var/lib/deployctl"
 MODEL = "/models/target"
 DRAFTER = "/models/drafter"
 """Where an exported container finds the two models."""
+HEAD, RANK = "<address of the head>", "<rank>"
+"""What stands in a group's command lines where each format has words of its own."""
 STOP_MARGIN = 15
 """Seconds that a stop may take beyond the time in which requests may end."""
 
@@ -70,6 +73,8 @@ class Exported:
     drafter_config: str | None = None
     stop_seconds: int = 20 + STOP_MARGIN
     device_ids: Sequence[str] = ()
+    worker: Sequence[str] = ()
+    """The argv of a group's other ranks; `replicas` is then the number of all ranks."""
 
     @property
     def fetched(self) -> list[Folder]:
@@ -90,11 +95,16 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
     `HostError`, or `UsageError` where no image follows from the profile.
     """
     host = profile.hosts[0]
-    wanted = Deployment(profile, host)
+    wanted = Deployment(profile, host, member=_rank(profile, 0))
     drafter = sources.source(wanted, facts.DRAFTER)
-    settings = serve_settings(
-        wanted, PROGRAM, MODEL, DRAFTER if drafter else None, read(profile.build.source.release)
-    )
+    knowledge = read(profile.build.source.release)
+    models_at = (PROGRAM, MODEL, DRAFTER if drafter else None)
+    settings = serve_settings(wanted, *models_at, knowledge)
+    worker: list[str] = []
+    if profile.group is not None:
+        one = replace(wanted, member=_rank(profile, 1))
+        worker = command(serve_settings(one, *models_at, knowledge))
+        worker[worker.index("--node-rank") + 1] = RANK
     models = [_folder(profile.model, MODEL, host)]
     if drafter is not None:
         models.append(_folder(drafter, DRAFTER, host))
@@ -112,7 +122,36 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
         secrets={name: one.env for name, one in secrets(wanted).items()},
         drafter_config=_drafter_config(wanted, drafter_config),
         stop_seconds=int(profile.serve.stop_grace) + STOP_MARGIN,
+        worker=worker,
     )
+
+
+def _rank(profile: Profile, rank: int) -> Member | None:
+    """A rank of the profile's group, wherever that will be; None without a group."""
+    if profile.group is None:
+        return None
+    hosts = tuple(host.name for host in profile.everywhere)
+    return Member(rank, hosts, (HEAD,) * len(hosts), (None,) * len(hosts))
+
+
+def refuse_group(profile: Profile, format: str) -> None:
+    """Raise `UsageError` where a format has no word for one model over several machines."""
+    if profile.group is not None:
+        raise UsageError(
+            f"profile {profile.name} is one model over {len(profile.everywhere)} hosts",
+            f"{format} starts every server by itself",
+            "use: deployctl export leader-worker-set",
+        )
+
+
+def refuse_single(profile: Profile) -> None:
+    """Raise `UsageError` for a profile whose hosts each serve for themselves."""
+    if profile.group is None:
+        raise UsageError(
+            f"profile {profile.name} has no group",
+            "a LeaderWorkerSet is one model over several pods",
+            "use: deployctl export kubernetes",
+        )
 
 
 def secret_names(profile: Profile) -> list[str]:

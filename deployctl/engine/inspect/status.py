@@ -9,6 +9,7 @@ from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent, HttpAnswer, Listener, Releases, UnitState
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.inspect import grouped
 from deployctl.engine.run import front, recovery
 from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.fan_out import fan_out
@@ -27,6 +28,7 @@ from deployctl.steps.measuring.gates import MEASURED, PROCESS
 from deployctl.steps.ready import HEALTH
 from deployctl.steps.servers import figures, life, siblings
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
+from deployctl.steps.servers.ranks import member
 from deployctl.steps.servers.stopping import base_url
 from deployctl.steps.servers.watched import watched
 
@@ -67,7 +69,8 @@ def survey(profile: Profile) -> dict[str, Any]:
     """What serves on each host, since when, healthy or not; one round trip a host."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        serving = front.serving(connected.session, Deployment(profile, host))
+        part = member(profile, host.name)
+        serving = front.serving(connected.session, Deployment(profile, host, member=part))
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
         if life.waits(answers) and _answers(answers.get(HEALTH)):
@@ -76,13 +79,14 @@ def survey(profile: Profile) -> dict[str, Any]:
             **_host(answers),
             "unit": serving.unit_name,
             **_beside(serving, connected, answers),
+            **grouped.rank(serving, answers, connected),
         }
         if found["state"] in GONE:
             found |= left(serving, connected)
         return _with_front(found, answers) if strategy(profile).beside else found
 
     hosts = [{**UNREACHED, **host} for host in fan_out(profile, look, alone=True)]
-    return {"schema": SCHEMA, "profile": profile.name, "hosts": hosts}
+    return {"schema": SCHEMA, "profile": profile.name, **grouped.judged(profile, hosts)}
 
 
 def _beside(serving: Deployment, connected: Connected, answers: Answers) -> dict[str, Any]:

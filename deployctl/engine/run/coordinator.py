@@ -36,7 +36,7 @@ from deployctl.engine.run.worker import Worker
 from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies.recreate import Recreate
 from deployctl.engine.strategies.registry import strategy
-from deployctl.errors import DeployError, Interrupted
+from deployctl.errors import DeployError, Interrupted, UsageError
 from deployctl.steps import registry
 from deployctl.steps.identity import MAIN
 from deployctl.steps.interface import STOPPED, Deployment, Step
@@ -84,6 +84,7 @@ def run(
     listen: events.Listener = events.nobody,
 ) -> RunRecord:
     """Do what the playbook says on every host of the profile; failures are in the record."""
+    refuse_part(profile, playbook)
     started = datetime.now(UTC)
     names = tuple(host.name for host in profile.hosts)
     hosts = [HostRecord(name) for name in names]
@@ -149,6 +150,18 @@ def _stops(steps: Sequence[Step]) -> bool:
 def _with_router(profile: Profile) -> bool:
     """Whether the host of the profile's router is among those of a run."""
     return profile.router_host.name in {host.name for host in profile.hosts}
+
+
+def refuse_part(profile: Profile, playbook: Playbook) -> None:
+    """Raise `UsageError` for some ranks of a group without the others; any may be stopped."""
+    left_out = [host.name for host in profile.everywhere if host not in profile.hosts]
+    if profile.group is None or not left_out or _stops(steps_of(playbook)):
+        return
+    raise UsageError(
+        f"profile {profile.name} is one model over all its hosts, and {', '.join(left_out)} is left"
+        " out",
+        next="leave out --host and --limit",
+    )
 
 
 def _one_at_a_time(listen: events.Listener) -> events.Listener:
@@ -231,6 +244,7 @@ def _interrupted(record: HostRecord, left: str) -> Interrupted:
 def survey(profile: Profile, playbook: Playbook, options: Options) -> list[dict[str, Any]]:
     """Plan without doing: one round trip a host, no lock, nothing touched. Each `host` has its
     `plan`, a `HostPlan`, or an `error` as `fan_out` tells it."""
+    refuse_part(profile, playbook)
     steps = steps_of(playbook)
     wanted = {one.host.name: one for one in deployments(profile, playbook, options)}
     resolution = Resolution(wanted)

@@ -21,6 +21,7 @@ from deployctl.engine.run import (
     failed_release,
     interruption,
     recovery,
+    rolled,
     switch,
     target,
     together,
@@ -162,13 +163,13 @@ class Worker(Asking):
             if plan.idle and _points_right(work, plan) and not self.astray:
                 for planned in plan.steps:
                     run_step(work, planned)
-                self._settle(work, plan)
+                rolled.settle(self.replica, work, plan)
             else:
                 self._work(work, plan, dead)
             if self.pair is not None and plan.has(SERVER):
                 self.pair.settle(work)
             if self.record.error is None and not self.record.held_back:
-                self._stay()
+                rolled.stay(self.turns, self.record.host)
         names = [step.name for step in self.steps]
         self.record.note_skipped(names, self.wanted.skip, switch.RESTORED)
 
@@ -210,8 +211,9 @@ class Worker(Asking):
         closing = "failed"
         try:
             self._attempt(work, plan, dead)
-            self._settle(work, plan)
-            self._go_back(work, plan)
+            rolled.settle(self.replica, work, plan)
+            peers = self.members.at(self.record.host, BACK)
+            rolled.go_back(self.run_record, work, plan, self.turns, self.replica, peers)
         except BaseException as error:
             stopped = isinstance(error, Cancelled | Interrupted)
             closing = "interrupted" if stopped else "failed"
@@ -309,41 +311,6 @@ class Worker(Asking):
             raise HeldBack(str(error)) from error
         if self.replica is not None:
             self.replica.leave(work)
-
-    def _settle(self, work: Work, plan: HostPlan) -> None:
-        """Have the router send requests here where what is current serves, and else not."""
-        if self.replica is not None and any(p.step.phase == "switch" for p in plan.steps):
-            self.replica.settle(work)
-
-    def _go_back(self, work: Work, plan: HostPlan) -> None:
-        """Wait for the rest of the roll; back to the previous release, where another group fails
-        with the new one and the profile wants that."""
-        before, switched = plan.current, self.record.changed and plan.switches
-        if self.record.error is not None or self.record.held_back or not switched:
-            return
-        failed = self._stay()
-        if failed is None or self.turns.on_failure != "back":
-            return
-        if before in (None, work.release.release) or not switch.manifest_of(work, str(before)):
-            return
-        self.turns.back(self.record.host)
-        if self.replica is not None:
-            self.replica.leave(work)
-        peers = self.members.at(self.record.host, BACK)
-        switch.restore(self.run_record, work, plan, f"{failed} failed", peers)
-        if self.record.restored:
-            pointed = replace(work.release, release=str(before))
-            known(work.connected.session.ask((switch.point(pointed),))[0])
-        what = f"release {work.release.release} was taken back, since {failed} failed with it"
-        self.record.error = HostError(self.record.host, what, "", "see why that host failed")
-        self._settle(work, plan)
-
-    def _stay(self) -> str | None:
-        """Hold the lock until the other groups are done; the host that failed, if any."""
-        try:
-            return self.turns.passed(self.record.host)
-        except Cancelled:
-            return None  # its own part is done, and stays so
 
     def _preparation(self, work: Work, plan: HostPlan) -> list[Call[Any]]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):

@@ -6,6 +6,7 @@ one holds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from deployctl.engine.inspect.exporting import DRAFTER, Exported, Folder
@@ -19,9 +20,10 @@ PERIOD = 10
 
 def render(one: Exported) -> str:
     """The manifests as one stream of documents."""
-    documents = [_deployment(one), _service(one)]
+    labels = {"app.kubernetes.io/name": dns_label(one.name)}
+    documents = [_deployment(one), service(one, labels)]
     if one.drafter_config is not None:
-        documents.insert(0, _config_map(one))
+        documents.insert(0, config_map(one))
     named = ", ".join(sorted(one.secrets))
     head = "Apply: kubectl apply --filename FILE"
     if named:
@@ -131,7 +133,8 @@ def _volumes(one: Exported) -> list[dict[str, Any]]:
     return [*volumes, {"name": "shm", "emptyDir": {"medium": "Memory"}}]
 
 
-def _config_map(one: Exported) -> dict[str, Any]:
+def config_map(one: Exported) -> dict[str, Any]:
+    """The drafter's config.json."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -140,14 +143,15 @@ def _config_map(one: Exported) -> dict[str, Any]:
     }
 
 
-def _service(one: Exported) -> dict[str, Any]:
+def service(one: Exported, selector: Mapping[str, str]) -> dict[str, Any]:
+    """The Service in front of the pods with these labels."""
     labels = {"app.kubernetes.io/name": dns_label(one.name)}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": dns_label(one.name), "labels": labels},
         "spec": {
-            "selector": labels,
+            "selector": dict(selector),
             "ports": [{"name": "http", "port": one.port, "targetPort": "http"}],
         },
     }

@@ -22,7 +22,7 @@ def member(profile: Profile, host: str) -> Member | None:
     """A host's part in the profile's group; None where each host serves for itself."""
     if profile.group is None:
         return None
-    hosts = profile.hosts
+    hosts = profile.everywhere
     return Member(
         rank=[one.name for one in hosts].index(host),
         hosts=tuple(one.name for one in hosts),
@@ -82,7 +82,7 @@ def processes_here(profile: Profile) -> int:
     if profile.group is None:
         pipeline = int(str(profile.serve.args.get("pipeline-parallel-size", 1)))
         return profile.serve.tensor_parallel_size * pipeline
-    return profile.group.world // len(profile.hosts)
+    return profile.group.world // len(profile.everywhere)
 
 
 def shards(profile: Profile) -> int:

@@ -30,6 +30,14 @@ WITH_VALUE = {
     "log-config-file",
     "allow-credentials-origins",
 }
+ONE_VALUE = {
+    *("api-server-count", "attention-backend", "block-size", "chat-template", "data-parallel-size"),
+    *("download-dir", "dtype", "gpu-memory-utilization", "host", "kv-cache-dtype", "load-format"),
+    *("max-model-len", "max-num-batched-tokens", "max-num-seqs", "pipeline-parallel-size", "port"),
+    *("quantization", "reasoning-parser", "revision", "runner", "seed", "speculative-config"),
+    *("tensor-parallel-size", "tokenizer", "tool-call-parser", "uvicorn-log-level"),
+}
+"""Names after whose value the model may stand."""
 NUMBERED = re.compile(r"-O(\d)")
 
 
@@ -63,6 +71,9 @@ def parse(words: Sequence[str]) -> Arguments:
                 last = None
         elif last is not None:
             given = options[last]
+            if last in ONE_VALUE and given is not True and model is None:
+                model, last = word, None
+                continue
             options[last] = [word] if given is True else [*_values(given), word]
         elif model is None:
             model = word

@@ -225,6 +225,9 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    with suppress(OSError):
+        # As people, and programs, know a server.
+        Path("/proc/self/comm").write_text("vllm")
     sys.argv = argv
     sys.exit(import_module("vllm.entrypoints.cli.main").main())
 

@@ -172,6 +172,13 @@ def test_taken_over_and_put_back(by_hand: ByHand) -> None:
         "--served-model-name",
     ]
     assert Path(f"/proc/{unit['pid']}/cwd").resolve() == by_hand.folder
+
+
+@pytest.mark.slow
+def test_a_release_in_its_place_and_back_again(by_hand: ByHand) -> None:
+    by_hand.start()
+    adopted = by_hand.adopt("--name", "made")["release"]
+    by_hand.built("profiles/made.yaml")
     deployed = by_hand.deployctl("up", "-p", "profiles/made.yaml", "--json")
     assert deployed.returncode == 0, deployed.stderr
     back = by_hand.deployctl("rollback", "-p", "profiles/made.yaml", "--json")

@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
+from deployctl.config.loader import load_playbook
+from deployctl.engine.inspect import status
+from deployctl.engine.run.coordinator import run
+from deployctl.engine.run.options import Options
+from deployctl.errors import UsageError
 from deployctl.hosts import operations
 from deployctl.hosts.session import Call
+from deployctl.report.serving import status_lines
+from deployctl.steps import registry
 from tests.hosts.served.grouped import GroupedHosts
 from tests.hosts.served.host import STALE
 from tests.hosts.served.many import needs_root
@@ -55,6 +62,11 @@ def test_up_and_down(group: GroupedHosts) -> None:
     assert "--headless" in argv[1] and "--port" not in argv[1] and "--headless" not in argv[0]
     (reached,) = (s.evidence["reached"] for s in worker.steps if s.step == "peers")
     assert len(reached) == 4 and all(row["error"] is None for row in reached)
+    assert status.survey(group.profile())["group"] == {"whole": True, "first_to_end": None}
+    profile = group.profile()
+    part = profile.model_copy(update={"hosts": profile.hosts[:1]})
+    with pytest.raises(UsageError, match="host01 is left out"):
+        run(part, load_playbook("up", registry.options()), Options())
     assert group.up(playbook="down").exit_code == 0
     assert group.processes() == [0, 0]
 
@@ -91,9 +103,17 @@ def test_a_rank_that_is_killed_takes_the_other_along_and_both_start_again(
     )
     head, worker = serving.units()
     assert head["lost"] == "rank 1 has ended" and worker["restarts"] == 1
+    found = status.survey(serving.profile())
+    assert not found["group"]["whole"], "they run again, and were not proven"
+    first = found["group"]["first_to_end"]
+    assert (first["rank"], first["status"]) == (1, -signal.SIGKILL)
+    assert "rank 1 (host01) ended first last time, killed by signal 9" in "\n".join(
+        status_lines(found)
+    )
     proven = serving.up()
     assert (proven.outcome, proven.exit_code) == ("passed", 0), errors(proven)
     assert [unit["pid"] for unit in serving.units()] == [head["pid"], worker["pid"]]
+    assert status.survey(serving.profile())["group"]["whole"]
 
     os.kill(head["pid"], signal.SIGKILL)
     serving.until(

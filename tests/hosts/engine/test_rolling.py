@@ -17,7 +17,12 @@ from tests.hosts.served.host import STALE
 from tests.hosts.served.many import needs_root
 from tests.hosts.served.replicas import ROUTER_PORT, Replicas, address
 
-pytestmark = pytest.mark.skipif(needs_root(), reason="namespaces need root")
+# Each costs the starts of several servers; test_rolling.py and test_routing.py in tests/unit/engine
+# have the same decisions as data.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(needs_root(), reason="namespaces need root"),
+]
 OTHER = "serve.env.WHICH=other"
 TRACKS = "serve.args={enable-server-load-tracking: true}"
 FAILS = 'if os.environ.get("WHICH") == "other":\n    sys.exit("the stand-in was told to fail")\n'
@@ -65,7 +70,6 @@ def test_a_roll_loses_no_request_and_a_failed_gate_ends_it(two: Replicas) -> Non
     assert releases(two) == before and two.workers() == two.all()
 
 
-@pytest.mark.slow
 def test_what_serves_joins_whatever_left_it_out(two: Replicas) -> None:
     assert two.up(TRACKS).outcome == "unchanged"
     replica = f"http://{address(1)}:{two.port}"
@@ -112,7 +116,6 @@ POINTS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("name", POINTS)
 def test_the_next_up_ends_an_interrupted_roll(
@@ -133,7 +136,6 @@ def test_the_next_up_ends_an_interrupted_roll(
     assert not {*before} & {*releases(two)} and two.workers() == two.all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("on_failure", ["back", "stop"])
 def test_those_that_had_switched_go_back_where_the_profile_wants_that(
     two: Replicas, on_failure: str
@@ -156,7 +158,6 @@ def test_those_that_had_switched_go_back_where_the_profile_wants_that(
 STATE = Call("releases.state", profile="stand", unit="server", last=0)
 
 
-@pytest.mark.slow
 def test_one_replica_alone_is_updated_beside_a_router_on_another_host(two: Replicas) -> None:
     before = releases(two)
     with (
@@ -170,7 +171,6 @@ def test_one_replica_alone_is_updated_beside_a_router_on_another_host(two: Repli
     assert two.workers() == two.all()
 
 
-@pytest.mark.slow
 def test_one_replica_is_taken_down_beside_a_router_on_another_host(two: Replicas) -> None:
     with two.asking() as became, two.start("down", "--host", "host01") as run:
         run.output()
@@ -182,7 +182,6 @@ def test_one_replica_is_taken_down_beside_a_router_on_another_host(two: Replicas
     assert "one after the other: host00; host01" in output
 
 
-@pytest.mark.slow
 def test_a_replica_that_hangs_is_back_by_itself(tmp_path: Path) -> None:
     watched = "serve.liveness={interval: 1s, completion: 2s, failures: 1}"
     with Replicas(tmp_path, 2) as hosts:
@@ -201,7 +200,6 @@ def test_a_replica_that_hangs_is_back_by_itself(tmp_path: Path) -> None:
         assert hosts.units()[1]["restarts"] == 1
 
 
-@pytest.mark.slow
 def test_behind_a_proxy_the_router_is_out_of_reach_and_may_be_restarted(tmp_path: Path) -> None:
     router = {"port": ROUTER_PORT, "private_port": 9001, "address": "0.0.0.0"}
     with Replicas(tmp_path, 2, router=router) as hosts:
@@ -227,7 +225,6 @@ def test_behind_a_proxy_the_router_is_out_of_reach_and_may_be_restarted(tmp_path
         assert hosts.up(TRACKS, "router.policy=random").outcome == "unchanged"
 
 
-@pytest.mark.slow
 def test_a_release_that_failed_on_one_replica_is_not_tried_on_another(two: Replicas) -> None:
     before = releases(two)
     assert two.up(TRACKS, STALE).exit_code == 10
@@ -236,3 +233,16 @@ def test_a_release_that_failed_on_one_replica_is_not_tried_on_another(two: Repli
     declined, held_back = record.hosts
     assert declined.declined and held_back.held_back.endswith(declined.declined)
     assert releases(two) == before and two.workers() == two.all()
+
+
+def test_two_of_three_at_once(tmp_path: Path) -> None:
+    with Replicas(tmp_path, 3, roll={"at_once": 2}) as hosts:
+        record = hosts.up(TRACKS)
+        assert record.outcome == "deployed", [host.error for host in record.hosts]
+        before = releases(hosts)
+        with hosts.asking() as became:
+            record = hosts.up(TRACKS, OTHER)
+        assert record.outcome == "deployed", [host.error for host in record.hosts]
+        assert [host.wave for host in record.hosts] == [1, 1, 2]
+        assert lossless(became), became
+        assert not {*before} & {*releases(hosts)} and hosts.workers() == hosts.all()

@@ -39,6 +39,8 @@ def test_the_next_release_is_warmed_beside_what_serves(served: ServedHost) -> No
     assert serving == before["pid"]
     assert launch["pid"] == waited == served.unit()["pid"]
     assert launch["warm"]["method"] == "spawn" and launch["plain"] is None
+    ahead = launch["read_ahead"]
+    assert ahead["read"] == ahead["bytes"] > 0 and ahead["skipped"] is None
     assert served.unit()["proven"] == {"pid": waited, "start": launch["start"]}
     assert served.up(WARM, OTHER).outcome == "unchanged"
 

@@ -57,6 +57,7 @@ def test_a_group_over_two_hosts(tmp_path: Path) -> None:
             "use replicas",
         ),
         ({"switch": {"strategy": "blue-green"}}, "switch", ""),
+        ({"group": {"engine": "ray", "tensor_parallel_size": 2}}, "group.engine", "use nodes"),
     ],
 )
 def test_what_does_not_go_with_a_group(

@@ -83,6 +83,24 @@ def test_without_proof_of_ownership_nothing_is_stopped() -> None:
     assert stopped(shared_box(container=False), mine) == []
 
 
+@pytest.mark.parametrize("scope", ["ours", "container", "gpu"])
+def test_what_waits_for_its_turn_stays_whatever_files_of_the_driver_it_has_open(
+    scope: Scope,
+) -> None:
+    marks = (("profiles", "prod", "argument"), ("environments", "e1", "mapping"))
+    waits = process(
+        7,
+        command=("/env/bin/python", "/root/profiles/prod/units/server/next/launcher.py"),
+        gpus=frozenset(),
+        devices=frozenset({"nvidiactl"}),
+        marks=marks,
+    )
+    assert stopped([waits], scope=scope) == [7], "anything else of ours is stopped"
+    assert stopped([waits], replace(MINE, waits=(1007, 70)), scope) == []
+    # By its number in the container; another process that has it by now is judged like any other.
+    assert stopped([waits], replace(MINE, waits=(1007, 71)), scope) == [7]
+
+
 def test_the_unit_is_proof_enough() -> None:
     mine = Mine("prod", unit=frozenset({(2148808, 21488080)}), namespace=NODE, gpus=G2)
     processes = [replace(p, inner_pids=(p.pid,)) for p in shared_box(container=False)]

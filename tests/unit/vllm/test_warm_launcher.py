@@ -17,7 +17,8 @@ from deployctl.vllm.serving.warm_launcher import METHOD
 MAIN = f"""\
 import json, os, sys
 def main():
-    print(json.dumps([sys.argv, os.environ.get({METHOD!r}), sys.stdin.read()]), flush=True)
+    comm = open("/proc/self/comm").read().strip()
+    print(json.dumps([sys.argv, os.environ.get({METHOD!r}), sys.stdin.read(), comm]), flush=True)
 """
 
 
@@ -99,7 +100,7 @@ def test_it_imports_waits_and_is_vllm_then(
     out = launched.end()
     # Left to vLLM where it chooses itself.
     chosen = None if cuda is None else method
-    assert json.loads(out) == [ARGV, chosen, ""] and launched.process.returncode == 0
+    assert json.loads(out) == [ARGV, chosen, "", "vllm"] and launched.process.returncode == 0
 
 
 def test_without_the_word_it_ends(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import yaml
 from deployctl.agent.wire.adoption import ByHand, Package
 from deployctl.engine.init import adopt, by_hand, installed
 from deployctl.engine.init.by_hand import Server
+from deployctl.engine.init.loaded import Source
 from deployctl.errors import HostError, UsageError
+from deployctl.vllm.serving.arguments import parse
 
 
 def package(**more: Any) -> Package:
@@ -156,3 +158,46 @@ def test_the_gpus_that_it_holds() -> None:
     state: Any = {"gpus": gpus, "apps": apps}
     assert by_hand.held(state, [10, 11, 12]) == [2, 3]
     assert by_hand.held(state, [10]) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "rest"),
+    [
+        ("m --tokenizer m --port 1", "--tokenizer m --port 1"),
+        ("--port 1 m --tokenizer m", "--port 1 --tokenizer m"),
+        ("--tokenizer m --model m --enforce-eager", "--tokenizer m --enforce-eager"),
+        ("--model=m --served-model-name m", "--served-model-name m"),
+        ("--enforce-eager m", "--enforce-eager"),
+    ],
+)
+def test_the_model_is_taken_out_alone(argv: str, rest: str) -> None:
+    assert by_hand._without_model(argv.split(), parse(argv.split())) == rest.split()
+
+
+class Files:
+    """A host of which only these files are known."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts = {path.replace("__", "/"): text for path, text in texts.items()}
+
+    def call(self, operation: str, path: str) -> dict[str, Any]:
+        return {"text": self.texts.get(path.lstrip("/"))}
+
+
+def test_a_model_in_the_cache_of_the_hub_is_pinned() -> None:
+    hub, commit = "home__hub__models--a--b", "c" * 40
+    host: Any = Files(
+        **{
+            f"{hub}__refs__main": f"{commit}\n",
+            f"{hub}__snapshots__{commit}__config.json": '{"architectures": ["X"]}',
+            "srv__local__config.json": "{}",
+        }
+    )
+    cached = process("vllm serve a/b", env={"HF_HUB_CACHE": "/home/hub"})
+    found = Source.of(cached, "a/b", host, "main")
+    assert (found.written, found.revision) == ("a/b", commit)
+    assert next(found.words("model")).endswith("config.json, X")
+    local = Source.of(cached, "local", host, "main")
+    assert (local.written, local.revision) == ("/srv/local", None)
+    absent = Source.of(cached, "c/d", host, "main")
+    assert (absent.written, absent.folder, absent.revision) == ("c/d", None, None)
