@@ -199,10 +199,11 @@ class ServerSupervisor(Supervisor):
                 child.wait(self.spec["grace"])
         elif self.life is not None and self.life.hung:
             self.give_up(self.life)
-        ended = child.poll()
+            child.kill()
+        ended, hung = child.poll(), self.life is not None and self.life.hung
         if ended is not None:
             self.note("ending", rc=ended)
-        grace = 0.0 if ended is None else SETTLE
+        grace = 0.0 if ended is None or hung else SETTLE
         processes.stop_all(lambda: family(child.pid, self.spec["serial"]), grace)
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()

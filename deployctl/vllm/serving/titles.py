@@ -34,6 +34,8 @@ _RAY_WORKER = re.compile(
 )
 _MODULE = re.compile(r"vllm(_omni)?\.(entrypoints\.)?(?P<name>.*)")
 _SCRIPTS = ("vllm", "vllm-omni")
+LAUNCHED = ["launcher.py", "wait"]
+"""Of the command line of a server that had waited for its turn; until then it is none."""
 _HELPER = re.compile(r"multiprocessing\.(resource_tracker|spawn|forkserver)")
 _PYTHON = re.compile(r"python[\d.]*(t|d)?")
 
@@ -52,6 +54,8 @@ def part(comm: str, command: Sequence[str]) -> Part | None:
         return "ray-node"
     if not command:
         return "server" if comm == "vllm" else None
+    if comm == "vllm" and [PurePath(word).name for word in command[1:3]] == LAUNCHED:
+        return "server"
     return _program(command)
 
 

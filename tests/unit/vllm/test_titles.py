@@ -41,6 +41,8 @@ CASES = Path(__file__).parents[2] / "cases"
         ("python", ["python", "train.py", "--note", "VLLM::EngineCore"], None),
         ("grep", ["grep", "VLLM::EngineCore"], None),
         ("systemd", [], None),
+        ("vllm", ["/env/bin/python", "/root/units/server/next/launcher.py", "wait", "9"], "server"),
+        ("python", ["/env/bin/python", "/root/units/server/next/launcher.py", "wait", "9"], None),
     ],
 )
 def test_part(comm: str, command: list[str], expected: str | None) -> None:
