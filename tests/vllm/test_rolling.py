@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
@@ -36,10 +37,12 @@ def real(directory: Path, environment: Path) -> Replicas:
 
 
 @pytest.fixture
-def two(tmp_path: Path, deployed: Demo) -> Iterator[Replicas]:
+def two(deployed: Demo) -> Iterator[Replicas]:
     """Two hosts with what the demo was built from."""
-    with real(tmp_path, deployed.environment) as hosts:
-        yield hosts
+    # On the file system of the environment, whose files are linked.
+    with TemporaryDirectory(prefix="deployctl-roll-", dir="/var/tmp") as folder:
+        with real(Path(folder), deployed.environment) as hosts:
+            yield hosts
 
 
 def test_a_roll_over_real_servers_loses_no_request(two: Replicas) -> None:
