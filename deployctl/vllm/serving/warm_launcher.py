@@ -77,7 +77,7 @@ WORKER = (
     "vllm.v1.spec_decode.dflash",
 )
 """What an engine and its workers import on a GPU; they inherit it where they are forked. No more
-than was measured to leave a GPU usable for a forked child (0.20.1): FlashInfer's backend does not."""
+than was measured with fork (0.20.1): FlashInfer's backend initialises CUDA when it is imported."""
 UVM = "/dev/nvidia-uvm"
 """Opened by cuInit, and neither by NVML nor by nvidia-smi."""
 TRIED = 8.0
