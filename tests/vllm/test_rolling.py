@@ -40,9 +40,9 @@ def real(directory: Path, environment: Path) -> Replicas:
 def two(deployed: Demo) -> Iterator[Replicas]:
     """Two hosts with what the demo was built from."""
     # On the file system of the environment, whose files are linked.
-    with TemporaryDirectory(prefix="deployctl-roll-", dir="/var/tmp") as folder:
-        with real(Path(folder), deployed.environment) as hosts:
-            yield hosts
+    folder = TemporaryDirectory(prefix="deployctl-roll-", dir="/var/tmp")
+    with folder as root, real(Path(root), deployed.environment) as hosts:
+        yield hosts
 
 
 def test_a_roll_over_real_servers_loses_no_request(two: Replicas) -> None:
