@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deployctl.config.group import ALONE
 from deployctl.config.serve import SecretSettings
 from deployctl.steps.builds.built import sealed_knowledge
 from deployctl.steps.facts import DRAFTER, GPUS, MODEL, SHM
@@ -71,11 +72,39 @@ def objections(wanted: Deployment, answers: Answers) -> list[str]:
     settings = serve_settings(wanted, "vllm", "model", place, knowledge)
     return [
         *problems(settings, knowledge, profile.build.target),
+        *_nodes(wanted, knowledge),
+        *_data_parallel(wanted, answers),
         *_runner(wanted, answers),
         *_memory(wanted, answers),
         *held(wanted, answers),
         *_shared_memory(wanted, answers),
     ]
+
+
+def _nodes(wanted: Deployment, knowledge: Knowledge) -> Iterator[str]:
+    """Only a vLLM that knows of nodes can be one rank of several."""
+    if wanted.member is not None and knowledge.knows_option("nnodes") is False:
+        yield "this vLLM has no option --nnodes, by which a group is started: build a newer one"
+
+
+def _data_parallel(wanted: Deployment, answers: Answers) -> Iterator[str]:
+    """vLLM refuses an API on each rank, or dies of it, where the model has no experts to share."""
+    args = wanted.profile.serve.args
+    # Rank 0 is a rank too.
+    given = [name for name in ALONE if args.get(name) is not None and args[name] is not False]
+    if not given:
+        return
+    try:
+        config = sources.config(wanted, answers, MODEL)
+    except Unanswered:
+        return
+    nested = config.get("text_config")
+    bodies = [config, nested if isinstance(nested, dict) else {}]
+    if not any("expert" in key for body in bodies for key in body):
+        yield (
+            f"vLLM refuses {given[0]} for a model without experts: leave it out, and use replicas "
+            "behind a router"
+        )
 
 
 def _runner(wanted: Deployment, answers: Answers) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from deployctl.config.loader import load_playbook
 from deployctl.engine.inspect import status
-from deployctl.engine.run.coordinator import run
+from deployctl.engine.run.coordinator import run, survey
 from deployctl.engine.run.options import Options
 from deployctl.errors import UsageError
 from deployctl.hosts import operations
@@ -52,6 +52,10 @@ def errors(record: Any) -> list[str]:
 
 
 def test_up_and_down(group: GroupedHosts) -> None:
+    profile = group.profile()
+    planned = survey(profile, load_playbook("up", registry.options()), Options())
+    named = [[one.step.name for one in host["plan"].steps] for host in planned]
+    assert "acceptance" in named[0] and "peers" in named[1] and "smoke" not in named[1]
     first = group.up()
     assert first.exit_code == 0, errors(first)
     head, worker = first.hosts
@@ -63,7 +67,6 @@ def test_up_and_down(group: GroupedHosts) -> None:
     (reached,) = (s.evidence["reached"] for s in worker.steps if s.step == "peers")
     assert len(reached) == 4 and all(row["error"] is None for row in reached)
     assert status.survey(group.profile())["group"] == {"whole": True, "first_to_end": None}
-    profile = group.profile()
     part = profile.model_copy(update={"hosts": profile.hosts[:1]})
     with pytest.raises(UsageError, match="host01 is left out"):
         run(part, load_playbook("up", registry.options()), Options())

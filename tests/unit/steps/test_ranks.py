@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from deployctl.config.profile import Profile
 from deployctl.engine.run.placement import groups, placements
-from deployctl.steps.interface import Deployment
-from deployctl.steps.servers import ranks
+from deployctl.steps.facts import MODEL
+from deployctl.steps.interface import Answers, Deployment
+from deployctl.steps.servers import ranks, serving
 from deployctl.steps.servers.serving import serve_settings
 from deployctl.vllm.serving.command import command
 from deployctl.vllm.serving.knowledge import Knowledge
@@ -57,6 +62,31 @@ def test_a_rank_is_found_by_its_own_address_and_interface() -> None:
         "NCCL_SOCKET_IFNAME": "eth1",
     }
     assert ranks.processes_here(profile()) == 2 and ranks.shards(profile()) == 4
+
+
+def test_a_vllm_without_nodes_is_no_rank() -> None:
+    known = Knowledge(options=frozenset({"shutdown-timeout"}))
+    assert any("--nnodes" in said for said in serving._nodes(wanted(1), known))
+    assert not list(serving._nodes(wanted(1), Knowledge()))
+
+
+@pytest.mark.parametrize(
+    ("config", "refused"),
+    [
+        ({"hidden_size": 8}, True),
+        ({"num_experts": 8}, False),
+        ({"text_config": {"n_routed_experts": 8}}, False),
+    ],
+)
+def test_an_api_on_each_rank_is_for_models_with_experts(
+    config: dict[str, object], refused: bool
+) -> None:
+    made = profile().model_dump(mode="json")
+    made |= {"group": None, "serve": {"port": 1, "args": {"data-parallel-rank": 0}}}
+    alone = Profile.model_validate(made)
+    answers = Answers({MODEL: {"config": {"text": json.dumps(config)}}})
+    found = list(serving._data_parallel(Deployment(alone, alone.hosts[0]), answers))
+    assert bool(found) is refused and all("use replicas" in said for said in found)
 
 
 def test_a_group_is_one_group_of_placements_in_the_order_of_ranks() -> None:
