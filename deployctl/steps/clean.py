@@ -98,7 +98,7 @@ class CleanStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         # Where nothing was done since the last look: on a host with GPUs one takes a second, in
-        # which nobody is served.
+        # which the service is interrupted.
         answers = context.evidence.get(self.name, {}).pop(SEEN, None) or look(context)
         now = snapshot(context.wanted, answers)
         evidence = context.evidence.setdefault(

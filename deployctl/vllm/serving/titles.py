@@ -35,7 +35,7 @@ _RAY_WORKER = re.compile(
 _MODULE = re.compile(r"vllm(_omni)?\.(entrypoints\.)?(?P<name>.*)")
 _SCRIPTS = ("vllm", "vllm-omni")
 LAUNCHED = ["launcher.py", "wait"]
-"""Of the command line of a server that had waited for its turn; until then it is none."""
+"""Of the command line of a server that had waited for its turn."""
 _HELPER = re.compile(r"multiprocessing\.(resource_tracker|spawn|forkserver)")
 _PYTHON = re.compile(r"python[\d.]*(t|d)?")
 
