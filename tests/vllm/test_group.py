@@ -3,6 +3,8 @@ of its own, and the environment that the demo was built in. Shared memory is thi
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +21,8 @@ from deployctl.engine.run.pool import Slots, each
 from deployctl.engine.run.record import RunRecord
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
+from tests.hosts.lab import processes
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.served.grouped import Cable
 from tests.hosts.served.host import STALE
@@ -98,5 +102,22 @@ def test_tensor_parallel_over_two_hosts_and_a_stale_drafter(group: RealGroup) ->
     assert [one["release"] for one in group.units()] == [head.release] * 2
     assert group.up().outcome == "unchanged"
 
+    # A worker of vLLM outlives its parent and would go on serving; it ends with its supervisor's.
+    before = group.units()
+    os.kill(before[1]["pid"], signal.SIGKILL)
+    wait_for("both ranks to run again", lambda: _restarted(group, before), 300.0)
+    left = [one["pid"] for unit in before for one in unit["members"]]
+    assert not any(map(processes.is_alive, left))
+    again = group.up()
+    assert (again.outcome, again.exit_code) == ("passed", 0), [host.error for host in again.hosts]
+
     assert group.up(playbook="down").exit_code == 0
     assert [one["members"] for one in group.units()] == [[], []]
+
+
+def _restarted(group: RealGroup, before: list[dict[str, Any]]) -> bool:
+    now = group.units()
+    return all(
+        one["state"] == "running" and one["pid"] != old["pid"]
+        for one, old in zip(now, before, strict=True)
+    )
