@@ -51,14 +51,15 @@ def status_lines(document: Mapping[str, Any], width: int | None = None) -> Itera
 def _group(group: Mapping[str, Any]) -> str:
     """A group's part of a status in a line."""
     first = group["first_to_end"]
-    state = "all ranks run as proven" if group["whole"] else "NOT all ranks run as proven"
+    words = {True: "all ranks run as proven", None: "not all of its hosts were asked"}
+    state = words.get(group["whole"], "NOT all ranks run as proven")
     if first is None:
         return f"group     {state}"
     status = first["status"]
     how = f"killed by signal {-status}" if status is not None and status < 0 else f"status {status}"
-    words = f": {first['words']}" if first["words"] else ""
+    said = f": {first['words']}" if first["words"] else ""
     named = f"rank {first['rank']} ({first['host']})"
-    return f"group     {state}; {named} ended first last time, {how}{words}"
+    return f"group     {state}; {named} ended first last time, {how}{said}"
 
 
 def _in_short(host: Mapping[str, Any]) -> str:

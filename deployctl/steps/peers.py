@@ -80,7 +80,9 @@ class PeersStep(Step):
         if not found:
             return ""
         slowest = max(row["seconds"] for row in found)
-        return f"{len(found)} connections to the other ranks, {slowest * 1e3:.1f} ms at most"
+        said = f"{len(found)} connections to the other ranks, {slowest * 1e3:.1f} ms at most"
+        rates = [row["rate"] for row in found if row.get("rate")]
+        return f"{said}, {min(rates) / 1e6:.0f} MB/s at least" if rates else said
 
     # -- the same everywhere -----------------------------------------------------------------
 
@@ -129,9 +131,10 @@ class PeersStep(Step):
             listening = self._listening(context, stream, ports, token)
             told = context.peers.meet("listening", listening)
             targets = [
-                [member.addresses[rank], port, said]
+                [member.addresses[rank], port, said, index == 0]
                 for rank in member.others()
-                for port, said in told[member.hosts[rank]]
+                # The last is of the kernel's choice: free, whoever serves.
+                for index, (port, said) in enumerate(reversed(told[member.hosts[rank]]))
             ]
             rows = context.session.call(ranks.reach, targets=targets, source=address)
             everyone = context.peers.meet("reached", rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
@@ -36,9 +37,11 @@ def real(directory: Path, environment: Path) -> Replicas:
 
 
 @pytest.fixture
-def two(tmp_path: Path, deployed: Demo) -> Iterator[Replicas]:
+def two(deployed: Demo) -> Iterator[Replicas]:
     """Two hosts with what the demo was built from."""
-    with real(tmp_path, deployed.environment) as hosts:
+    # On the file system of the environment, whose files are linked.
+    folder = TemporaryDirectory(prefix="deployctl-roll-", dir="/var/tmp")
+    with folder as root, real(Path(root), deployed.environment) as hosts:
         yield hosts
 
 

@@ -13,13 +13,16 @@ import struct
 import threading
 import time
 from contextlib import ExitStack, suppress
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..core.interface import BEAT, AgentError, Call
 from ..wire.ranks import Answered, Place, Reached
 
 RTM_NEWADDR, RTM_GETADDR = 20, 22
 NLMSG_DONE, DUMP = 3, 0x301
+MORE = b"+"
+MEASURED = 0.3
+"""What asks for bytes to be counted, and for how many seconds they are sent."""
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 """As linux/rtnetlink.h and linux/if_addr.h have them."""
 
@@ -122,16 +125,26 @@ def _serve(listener: socket.socket, token: str, counts: List[int]) -> None:
         with connection, suppress(OSError):
             connection.settimeout(5)
             connection.sendall(token.encode())
+            if connection.recv(1) == MORE:
+                _pour(connection)
+
+
+def _pour(connection: socket.socket) -> None:
+    """Send as much as goes through within `MEASURED`."""
+    end, piece = time.monotonic() + MEASURED, bytes(1 << 16)
+    while time.monotonic() < end:
+        connection.sendall(piece)
 
 
 def reach(call: Call, targets: List[List[Any]], source: str, timeout: float = 5.0) -> List[Reached]:
-    """Connect from the address `source` to each `[address, port, token]`, all at once, and hear its
-    token (any answer where that is empty); `seconds` is what the connection took."""
+    """Connect from the address `source` to each `[address, port, token, measured]`, all at once,
+    and hear its token (any answer where that is empty). `seconds` is what the connection took,
+    `rate` the bytes a second that then came, where that was to be measured."""
     answers: List[Any] = [None] * len(targets)
 
     def one(index: int) -> None:
-        address, port, token = targets[index]
-        answers[index] = _reached(address, port, token, source, timeout)
+        address, port, token, measured = targets[index]
+        answers[index] = _reached(address, port, token, source, timeout, measured)
 
     threads = [threading.Thread(target=one, args=(index,)) for index in range(len(targets))]
     for thread in threads:
@@ -141,9 +154,11 @@ def reach(call: Call, targets: List[List[Any]], source: str, timeout: float = 5.
     return answers
 
 
-def _reached(address: str, port: int, token: str, source: str, timeout: float) -> Reached:
+def _reached(
+    address: str, port: int, token: str, source: str, timeout: float, measured: bool
+) -> Reached:
     began, error = time.monotonic(), None
-    seconds = 0.0
+    seconds, rate = 0.0, None
     try:
         with socket.create_connection((address, port), timeout, (source, 0)) as connection:
             seconds = time.monotonic() - began
@@ -153,13 +168,30 @@ def _reached(address: str, port: int, token: str, source: str, timeout: float) -
                 if not data:
                     break
                 heard += data
-        if token and heard.decode("ascii", "replace") != token:
-            error = "something else answers there"
+            if heard.decode("ascii", "replace") != token:
+                error = "something else answers there"
+            elif measured:
+                rate = _rate(connection)
     except socket.timeout:
         error = "no answer within %g s" % timeout
     except OSError as refused:
         error = refused.strerror or str(refused)
-    return {"address": address, "port": port, "seconds": round(seconds, 5), "error": error}
+    return {
+        "address": address,
+        "port": port,
+        "seconds": round(seconds, 5),
+        "rate": rate,
+        "error": error,
+    }
+
+
+def _rate(connection: socket.socket) -> Optional[float]:
+    """Bytes a second of what the other end sends until it has enough; None where nothing came."""
+    connection.sendall(MORE)
+    began, count = time.monotonic(), 0
+    while data := connection.recv(1 << 16):
+        count += len(data)
+    return round(count / max(1e-6, time.monotonic() - began)) if count else None
 
 
 OPERATIONS = (place, answer, reach)

@@ -95,8 +95,11 @@ class Watch:
         seen, before = self._progress, self._read()
         if before is not None and AWAKE in before and not before[AWAKE]:
             return ASLEEP, "its engine was put to sleep"
-        if seen is not None and before is not None and before != seen:
+        if before is not None and before != seen:
             self._progress = before
+            if seen is None:
+                # Gates may be measuring: what is not necessary is not asked.
+                return UNKNOWN, "nothing to compare with yet"
             return BUSY, "its engine works for others"
         answer = exchange(
             "POST",

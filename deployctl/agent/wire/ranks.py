@@ -22,9 +22,11 @@ class Answered(TypedDict):
 
 
 class Reached(TypedDict):
-    """One port of another rank, tried from here; `error` is None where it answered."""
+    """One port of another rank, tried from here; `ranks.reach` describes it. `error` is None where
+    it answered."""
 
     address: str
     port: int
     seconds: float
+    rate: Optional[float]
     error: Optional[str]

@@ -66,6 +66,7 @@ def test_up_and_down(group: GroupedHosts) -> None:
     assert "--headless" in argv[1] and "--port" not in argv[1] and "--headless" not in argv[0]
     (reached,) = (s.evidence["reached"] for s in worker.steps if s.step == "peers")
     assert len(reached) == 4 and all(row["error"] is None for row in reached)
+    assert next(row["rate"] for row in reached if row["rate"] is not None) > 0
     assert status.survey(group.profile())["group"] == {"whole": True, "first_to_end": None}
     part = profile.model_copy(update={"hosts": profile.hosts[:1]})
     with pytest.raises(UsageError, match="host01 is left out"):

@@ -35,6 +35,7 @@ ANOTHER_MEANING = {
     },
     "build": {
         "config/marks.py": "a profile's section",
+        "config/references.py": "a profile's section",
         "engine/inspect/explain.py": "a kind of log",
         "steps/builds/environments.py": "its own name, beside it",
     },
@@ -45,6 +46,7 @@ ANOTHER_MEANING = {
         "config/profile.py": "a profile's section",
         "config/references.py": "a profile's section",
         "config/serve.py": "a profile's section",
+        "engine/init/by_hand.py": "a model's role",
         "steps/facts.py": "a model's role",
         "steps/models/sources.py": "a model's role",
         "steps/rehearse.py": "a model's role",
@@ -52,6 +54,7 @@ ANOTHER_MEANING = {
         "steps/release.py": "a part of a release's identity",
         "steps/servers/readiness.py": "a name in its evidence",
     },
+    "launch": {"engine/init/adopted.py": "a key of a manifest"},
     "fetch": {"steps/builds/building.py": "a strategy of making a wheel"},
     "ready": {
         "hosts/link.py": "a word of the wire",
@@ -61,6 +64,7 @@ ANOTHER_MEANING = {
     "router": {
         "config/profile.py": "a profile's section",
         "config/routed.py": "a profile's section",
+        "engine/inspect/exposure.py": "a profile's section",
         "engine/ledger/rollback.py": "a profile's section",
         "steps/identity.py": "a unit",
         "steps/member.py": "a role",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deployctl.vllm.logs.ranks import stage
+from deployctl.vllm.logs.server import explain
 
 WAITS = (
     "INFO 11-30 10:00:00 [parallel_state.py:1400] world_size=2 rank=1 local_rank=0 "
@@ -22,3 +23,19 @@ def test_a_rank_starts_waits_and_meets() -> None:
     assert stage(MET, "waiting") == "met"
     assert stage(WAITS + MET) == "met"
     assert stage("anything else\n", "waiting") == "waiting"
+
+
+GLOO = (
+    "(Worker_TP1 pid=7) ERROR 11-30 10:00:39 [multiproc_executor.py:900] Traceback (most recent "
+    "call last):\n"
+    "(Worker_TP1 pid=7) ERROR 11-30 10:00:39 [multiproc_executor.py:900] RuntimeError: Gloo "
+    "connectFullMesh failed with [gloo/transport/tcp/pair.cc:160] Connection refused, "
+    "remote=[127.0.0.1]:35421\n"
+)
+
+
+def test_a_loopback_address_is_named_and_any_other_is_not() -> None:
+    """Debian's own name for a host leads to 127.0.1.1."""
+    assert explain(GLOO).cause == "rendezvous-loopback"
+    assert "127.0.0.1" in explain(GLOO).sentence
+    assert explain(GLOO.replace("127.0.0.1", "10.0.0.2")).cause == "rendezvous"

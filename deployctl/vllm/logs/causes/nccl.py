@@ -183,6 +183,14 @@ CAUSES: tuple[Cause, ...] = (
         "a host has several addresses",
     ),
     cause(
+        "rendezvous-loopback",
+        "PyTorch (Gloo)",
+        r"Gloo connectFullMesh failed.{0,400}remote=\[?(?P<address>127\.[\d.]{5,11}|::1)",
+        "another rank gave {address} as its address, at which each host reaches itself",
+        "give each host address: its IP in the network between them; without a group, set "
+        "GLOO_SOCKET_IFNAME in serve.env",
+    ),
+    cause(
         "rendezvous",
         "PyTorch (store)",
         r"DistStoreError|(?:wait timeout|timed out) after \d+ ?ms|Gloo connectFullMesh failed"
