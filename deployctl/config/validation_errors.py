@@ -28,8 +28,12 @@ def problems(
     suggested: set[KeyPath] = set()
     seen: set[KeyPath] = set()
     details = error.errors(include_url=False)
+    places = [place(detail["loc"], schema) for detail in details]
     for detail in sorted(details, key=lambda d: d["type"] == "missing"):
         path = place(detail["loc"], schema)
+        if _other_member(detail["type"]) and any(one[: len(path)] == path != one for one in places):
+            # What is written is a section, and what is wrong in it is said by itself.
+            continue
         if detail["type"] == "misfit":
             path = (*path, *detail["ctx"]["at"])
         if detail["type"] == "extra_forbidden":
@@ -46,6 +50,11 @@ def problems(
             found.append(Problem(where(tree, path), dotted(path), _message(detail, path, schema)))
         seen.add(path)
     return found
+
+
+def _other_member(kind: str) -> bool:
+    """Whether an error may be that of a union's member which was not meant."""
+    return kind == "literal_error" or kind.endswith("_type")
 
 
 def place(loc: Sequence[str | int], schema: Any) -> KeyPath:
@@ -115,9 +124,9 @@ def _message(detail: ErrorDetails, path: KeyPath, schema: Any) -> str:
         return f"needs at {word} {limit} {'item' if limit == 1 else 'items'}"
     given = _shown(detail["input"])
     if kind == "literal_error":
-        inner = _inner(path, schema)
-        words = [word for choice in choices(inner) for word in get_args(choice)]
-        return f"should be one of {', '.join(words)}, not {given}{_near(detail['input'], words)}"
+        words = _alternatives(_inner(path, schema))
+        near = _near(detail["input"], words)
+        return f"should be one of {', '.join(words)}, not {given}{near}"
     if kind == "string_pattern_mismatch" and detail["ctx"]["pattern"] == NAME:
         return f"should be a name ({NAME_RULE}), not {given}"
     text = detail["msg"].removeprefix("Input should be ")
@@ -145,11 +154,26 @@ _WORDS = {
 }
 
 
+def _alternatives(schema: Any) -> list[str]:
+    """What may stand there, where some of it are words."""
+    found: list[str] = []
+    for choice in choices(schema):
+        if choice is type(None):
+            continue
+        literals = get_args(choice)
+        found += map(_word, literals) if literals else [_WORDS.get(choice, "a mapping")]
+    return found
+
+
+def _word(literal: Any) -> str:
+    return str(literal).lower() if isinstance(literal, bool) else str(literal)
+
+
 def _needs(schema: Any) -> str:
     words = []
     for choice in choices(schema):
         if section(choice) is not None:
-            words.append("a mapping with " + ", ".join(list(fields(choice))[:6]))
+            words.append("a mapping with " + ", ".join(fields(choice)))
         elif item(choice) is not None:
             words.append("a list")
         elif entry(choice) is not None:
@@ -157,7 +181,7 @@ def _needs(schema: Any) -> str:
         elif choice in _WORDS:
             words.append(_WORDS[choice])
         else:
-            words.append("one of the words it knows")
+            words.append(", ".join(map(_word, get_args(choice))) or "one of the words it knows")
     shown = [word for word in words if word != "null"] or words
     return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 

@@ -112,7 +112,7 @@ def test_over_ssh_though_the_session_is_killed_in_mid_build(
     with elsewhere.up() as ended:
         proven(ended, deployed.first)
         assert log.read_text(errors="replace").count("uv venv") == 1
-        assert len(list(root.glob("jobs/*"))) == 1
+        assert len(list(root.glob("jobs/build-*"))) == 1
         wait_for(lambda: is_free(root / "profiles" / "elsewhere" / "lock"))
         again = elsewhere.run("up")
         assert again.document["outcome"] == "unchanged"

@@ -43,7 +43,8 @@ def controller(hosts: ManyHosts, run: Running) -> None:
 def agent(hosts: ManyHosts, run: Running) -> None:
     """The first host's agent dies."""
     below = processes.descendants(hosts.machines[0].sshd.pid)
-    (pid,) = (pid for pid in below if processes.name_of(pid).startswith("python"))
+    # What the agent started for a moment comes after it.
+    pid = next(pid for pid in below if processes.name_of(pid).startswith("python"))
     os.kill(pid, signal.SIGKILL)
 
 
@@ -65,15 +66,15 @@ POINTS = {
     "controller, staging": Point(controller, "drafter: started"),
     "controller, stopping the old": Point(controller, "clean: started"),
     "controller, awaiting the new": Point(controller, "ready: started"),
-    "controller, going back": Point(controller, "going back", STALE),
+    "controller, rolling back": Point(controller, "rolling back", STALE),
     "agent, staging": Point(agent, "drafter: started"),
     "agent, stopping the old": Point(agent, "clean: started"),
     "agent, awaiting the new": Point(agent, "ready: started"),
-    "agent, going back": Point(agent, "going back", STALE),
+    "agent, rolling back": Point(agent, "rolling back", STALE),
     "unreachable, staging": Point(unreachable, "drafter: started"),
     "unreachable, stopping the old": Point(unreachable, "clean: started"),
     "unreachable, awaiting the new": Point(unreachable, "ready: started"),
-    "unreachable, going back": Point(unreachable, "going back", STALE),
+    "unreachable, rolling back": Point(unreachable, "rolling back", STALE),
 }
 ALWAYS = ("controller, awaiting the new", "unreachable, awaiting the new")
 """The other points are slow by their number."""
@@ -93,8 +94,8 @@ def test_one_up_later_both_serve_something_proven(many: ManyHosts, name: str) ->
     point, (first, second) = POINTS[name], many.machines
     old = releases(first)["current"]
     line = f"{first.name}: {point.line}"
-    if point.line == "going back":
-        line = f"{first.name}: restore: going back"
+    if point.line == "rolling back":
+        line = f"{first.name}: restore: rolling back"
     with many.start("up", "--json", "--set", point.wish, stops_at=line) as run:
         run.told(line)
         point.fate(many, run)

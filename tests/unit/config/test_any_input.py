@@ -6,18 +6,24 @@ import copy
 import json
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from deployctl.config import shape
 from deployctl.config.document import leaves
 from deployctl.config.loader import load_profile
+from deployctl.config.profile import Profile
 from deployctl.config.search import default_search
 from deployctl.config.shipped import data_directory
-from deployctl.config.yamltext import read
+from deployctl.config.validation_errors import problems
+from deployctl.config.yamltext import parse, read
 from deployctl.errors import ConfigError, UsageError
 
 STORY: dict[str, Any] = read(data_directory() / "profiles/qwen36-dflash.yaml", []).plain()
@@ -64,6 +70,32 @@ def test_any_value_at_any_place(path: tuple[str | int, ...], value: Any) -> None
         inner = inner[token]
     inner[path[-1]] = value
     outcome(json.dumps(data), [], {})
+
+
+def keys(schema: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every key of the schema, first items of lists included; a host's node is a host."""
+    for choice in shape.choices(schema):
+        for name, inner in shape.fields(choice).items():
+            yield (*above, name)
+            if name not in above:
+                yield from keys(inner, (*above, name))
+        inner = shape.item(choice)
+        if inner is not None:
+            yield from keys(inner, (*above, 0))
+
+
+@pytest.mark.parametrize("value", ["zz!", 7.5, -1, True, {"zz": 1}, [[]]], ids=str)
+def test_what_no_key_takes(value: Any) -> None:
+    for path in keys(Profile):
+        inner = value
+        for token in reversed(path):
+            inner = {token: inner} if isinstance(token, str) else [inner]
+        try:
+            Profile.model_validate(inner)
+        except ValidationError as error:
+            written = parse(json.dumps(inner), "p.yaml", [])
+            for problem in problems(error, written, Profile, complete=False):
+                assert problem.message
 
 
 @given(anything)

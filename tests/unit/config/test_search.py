@@ -90,6 +90,7 @@ def test_every_file_is_checked_by_its_kind(folder: Folder) -> None:
     folder.write("work/profiles/bad.yaml", SMALLEST + "zz: 1\n")
     folder.write("work/profiles/hosts/bad.yaml", "locl: true\n")
     folder.write("work/playbooks/bad.yaml", "steps: [biuld]\n")
+    folder.write("work/playbooks/up.yaml", "steps: [build]\n")
     found = {
         (entry.word, entry.name): catalogue.check(entry, {"build": NoOptions}, folder.search)
         for entry in catalogue.chosen([], folder.search)
@@ -105,5 +106,6 @@ def test_a_check_does_not_see_the_environment(
 ) -> None:
     monkeypatch.setenv("DEPLOYCTL_SERVE__PRT", "1")
     folder.write("work/profiles/good.yaml", SMALLEST)
+    folder.write("work/playbooks/up.yaml", "steps: [build]\n")
     (entry,) = catalogue.chosen(["good"], folder.search)
-    assert catalogue.check(entry, {}, folder.search) == ""
+    assert catalogue.check(entry, {"build": NoOptions}, folder.search) == ""
