@@ -32,7 +32,7 @@ def problems(
     for detail in sorted(details, key=lambda d: d["type"] == "missing"):
         path = place(detail["loc"], schema)
         if _other_member(detail["type"]) and any(one[: len(path)] == path != one for one in places):
-            # What is written is a section, and what is wrong in it is said by itself.
+            # A section is written there, and what is wrong in it is reported by itself.
             continue
         if detail["type"] == "misfit":
             path = (*path, *detail["ctx"]["at"])

@@ -261,7 +261,7 @@ class Session:
         ]
 
     def _value(self, call: Call[Any], value: Any) -> Any:
-        wrong = mismatch(value, RESULTS.get(call.op, Any)) or strange(call.op, value)
+        wrong = mismatch(value, RESULTS[call.op]) or strange(call.op, value)
         if wrong:
             raise self._link.lose(
                 "the agent sends what cannot be understood", f"{call.op}: {wrong}"

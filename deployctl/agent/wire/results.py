@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from . import answers, builds, gpus, jobs, ranks, shipping, stored
+from . import adoption, answers, builds, gpus, jobs, machine, ranks, shipping, stored
 
 RESULTS: Dict[str, Any] = {
+    "adoption.candidates": List[adoption.ByHand],
+    "adoption.record": answers.UnitState,
     "environment.build_user": builds.BuildUser,
     "environment.builders": List[answers.Process],
     "environment.complete": builds.Installed,
@@ -43,7 +45,9 @@ RESULTS: Dict[str, Any] = {
     "jobs.start": jobs.JobStarted,
     "jobs.state": jobs.JobState,
     "jobs.stop": jobs.JobState,
+    "machine.look": machine.Machine,
     "models.checksums": Dict[str, Optional[str]],
+    "models.read_ahead": stored.ReadAhead,
     "models.survey": stored.Model,
     "models.view": stored.View,
     "models.views": Dict[str, stored.View],
@@ -52,6 +56,8 @@ RESULTS: Dict[str, Any] = {
     "network.connect": answers.Relayed,
     "network.http": answers.HttpAnswer,
     "network.listener": answers.Listener,
+    "outside.index": machine.Outside,
+    "outside.repository": machine.Outside,
     "passthrough.cuda": gpus.Cuda,
     "passthrough.look": gpus.Passthrough,
     "processes.describe": answers.Process,
@@ -86,4 +92,5 @@ RESULTS: Dict[str, Any] = {
     "units.start": answers.UnitState,
     "units.state": answers.UnitState,
     "units.stop": answers.UnitStopped,
+    "units.warm": answers.Warmed,
 }
