@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deployctl.cli import completion
-from deployctl.engine.run.pool import PARALLEL as PARALLEL
+from deployctl.engine.connections.pool import PARALLEL as PARALLEL
 
 Profile = Annotated[
     str,

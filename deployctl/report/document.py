@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployctl.engine.ledger.record import HostRecord, RunRecord, StepRecord
 from deployctl.engine.run.plan import HostPlan
-from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
 from deployctl.errors import DeployError
 from deployctl.steps.interface import Change
 from deployctl.steps.servers.stopping import cut_off

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from deployctl.engine.ledger.record import HostRecord, outcome
 from deployctl.engine.run import events
 from deployctl.engine.run.events import Event, Listener
-from deployctl.engine.run.record import HostRecord, outcome
 from deployctl.report import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.engine.run.record import RunRecord
+from deployctl.engine.ledger.record import RunRecord
 from tests.hosts.served.host import STALE, ServedHost
 
 NO_DRAFTER_STEP = frozenset({"drafter"})

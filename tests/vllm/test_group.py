@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from deployctl.config.loader import load_playbook, load_profile
+from deployctl.engine.connections.pool import Slots, each
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run.coordinator import run
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.pool import Slots, each
-from deployctl.engine.run.record import RunRecord
 from deployctl.hosts.session import Call
 from deployctl.steps import registry
 from tests.hosts.lab import processes

@@ -9,8 +9,8 @@ from deployctl.config.host import HostSettings, SshSettings
 from deployctl.config.loader import list_hosts, load_host
 from deployctl.config.profile import Profile
 from deployctl.config.search import is_path
+from deployctl.engine.connections.connect import connect
 from deployctl.engine.init import adopted, by_hand, profile_text, written
-from deployctl.engine.run.connect import connect
 
 ADOPT = "`deployctl adopt`"
 HOST_FILE = "name: {name}\nssh: {{address: {address}}}   # as ssh would take it\n"

@@ -12,8 +12,8 @@ from deployctl.engine.init.by_hand import HIDDEN, Server
 from deployctl.engine.init.loaded import Source
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock
+from deployctl.engine.ledger.record import HostRecord, RunRecord, StepRecord
 from deployctl.engine.run.coordinator import new_run
-from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
 from deployctl.errors import HostError, RemoteError, UsageError
 from deployctl.hosts.operations import adoption, files, releases
 from deployctl.hosts.session import Call, Session, known

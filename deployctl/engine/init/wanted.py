@@ -11,10 +11,10 @@ from deployctl.agent.wire.adoption import Package
 from deployctl.agent.wire.gpus import GpuState
 from deployctl.agent.wire.stored import Model
 from deployctl.config.host import HostSettings
+from deployctl.engine.connections.connect import connect
 from deployctl.engine.init import installed
 from deployctl.engine.init.given import Given
 from deployctl.engine.init.profile_text import label
-from deployctl.engine.run.connect import connect
 from deployctl.errors import HostError, RemoteError
 from deployctl.hosts.operations import gpu, hub, models
 from deployctl.hosts.session import Call, Session

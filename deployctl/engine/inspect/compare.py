@@ -8,11 +8,11 @@ from typing import Any
 from deployctl.agent.wire.answers import Releases
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected
+from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.ledger.entries import made_from
 from deployctl.engine.ledger.rollback import resolve
 from deployctl.engine.run import front
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.strategies.blue_green import other
 from deployctl.hosts.operations import release_status, releases
 from deployctl.hosts.session import Session

@@ -10,12 +10,11 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected, ask, connect
+from deployctl.engine.connections.fan_out import told
+from deployctl.engine.connections.pool import Slots, each
 from deployctl.engine.inspect.checks import connection, registry
 from deployctl.engine.inspect.checks.interface import Here, There, found
-from deployctl.engine.run.connect import Connected, connect
-from deployctl.engine.run.fan_out import told
-from deployctl.engine.run.plan import ask
-from deployctl.engine.run.pool import Slots, each
 from deployctl.errors import HostError
 from deployctl.steps import facts
 from deployctl.steps.interface import Deployment, Question

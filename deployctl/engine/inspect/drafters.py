@@ -12,10 +12,10 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected, ask, connect
 from deployctl.engine.run import front
-from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.next_steps import with_profile
-from deployctl.engine.run.plan import ask, questions, unanswered
+from deployctl.engine.run.plan import questions, unanswered
 from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed, UsageError
 from deployctl.hosts.operations import files
 from deployctl.hosts.session import Session

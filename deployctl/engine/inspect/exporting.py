@@ -11,8 +11,8 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.models import ModelSource
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import connect
 from deployctl.engine.run import front
-from deployctl.engine.run.connect import connect
 from deployctl.errors import ConfigError, UsageError
 from deployctl.hosts.operations import files, releases
 from deployctl.steps import facts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deployctl.config.host import HostSettings
-from deployctl.engine.run.connect import connect
+from deployctl.engine.connections.connect import connect
 from deployctl.errors import DeployError, UsageError
 from deployctl.hosts.operations import environment, modules, releases, units
 from deployctl.hosts.session import Session

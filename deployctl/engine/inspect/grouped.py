@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.config.profile import Profile
-from deployctl.engine.run.connect import Connected
+from deployctl.engine.connections.connect import Connected
 from deployctl.errors import HostError
 from deployctl.hosts.operations import units
 from deployctl.steps.facts import known_unit

@@ -6,9 +6,9 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected
+from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.run import recovery
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import fan_out
 from deployctl.hosts.operations import releases
 
 

@@ -11,8 +11,8 @@ from functools import partial
 from deployctl import cancel
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import connect
 from deployctl.engine.run import front
-from deployctl.engine.run.connect import connect
 from deployctl.errors import NotReady, UsageError
 from deployctl.hosts.operations import jobs, release_status, releases, units
 from deployctl.hosts.session import Session

@@ -9,11 +9,10 @@ from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent, HttpAnswer, Listener, Releases, UnitState
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected, ask
+from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.inspect import grouped
 from deployctl.engine.run import front, recovery
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import fan_out
-from deployctl.engine.run.plan import ask
 from deployctl.engine.strategies.registry import strategy
 from deployctl.hosts.operations import files, network, releases, units
 from deployctl.hosts.session import Call

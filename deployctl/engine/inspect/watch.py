@@ -18,10 +18,9 @@ from deployctl import bugs, cancel
 from deployctl.agent.wire.answers import Releases, UnitState
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected, ask, connect
+from deployctl.engine.connections.fan_out import told
 from deployctl.engine.inspect.status import gates, verdicts
-from deployctl.engine.run.connect import Connected, connect
-from deployctl.engine.run.fan_out import told
-from deployctl.engine.run.plan import ask
 from deployctl.errors import DeployError
 from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call

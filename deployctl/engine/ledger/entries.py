@@ -11,7 +11,7 @@ from deployctl import __version__
 from deployctl.agent.wire.gpus import GpuState
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.lock import holder
-from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
+from deployctl.engine.ledger.record import HostRecord, RunRecord, StepRecord
 from deployctl.steps import registry
 from deployctl.steps.interface import SERVER, SERVICE, Deployment
 from deployctl.steps.measuring.gates import ASKED, MEASURED, PROCESS

@@ -9,9 +9,9 @@ from typing import Any
 from deployctl.agent.wire.stored import Inventory, Stored, StoredRelease, StoredUnit
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected
+from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.ledger import lock
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import fan_out
 from deployctl.errors import RemoteError
 from deployctl.hosts.operations import garbage, releases
 from deployctl.hosts.session import Call

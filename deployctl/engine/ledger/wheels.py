@@ -7,8 +7,8 @@ from typing import Any
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import fan_out
+from deployctl.engine.connections.connect import Connected
+from deployctl.engine.connections.fan_out import fan_out
 from deployctl.errors import UsageError
 from deployctl.hosts.operations import environment, jobs, releases, units
 from deployctl.hosts.session import Session

@@ -9,22 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployctl.engine.connections.connect import Connected, ask
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger import lock, rollback
+from deployctl.engine.ledger.record import HostRecord, RunRecord
 from deployctl.engine.run import events, front, together
-from deployctl.engine.run.connect import Connected
 from deployctl.engine.run.front import Front
 from deployctl.engine.run.members import Members
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.pair import Pair
-from deployctl.engine.run.plan import (
-    ask,
-    needs_release,
-    questions,
-    stays,
-    wanted_release,
-)
-from deployctl.engine.run.record import HostRecord, RunRecord
+from deployctl.engine.run.plan import needs_release, questions, stays, wanted_release
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.turns import Turns
 from deployctl.engine.shipping.meeting import Meeting

@@ -8,10 +8,10 @@ from typing import Any
 
 from deployctl.agent.wire.stored import Written
 from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run import switch
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.plan import HostPlan
-from deployctl.engine.run.record import RunRecord
 from deployctl.hosts.operations import release_status, releases
 from deployctl.hosts.session import Call, known
 from deployctl.steps.facts import GPUS, known_unit

@@ -16,16 +16,16 @@ from deployctl.cancel import Cancelled, Token, watching
 from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected, ask
+from deployctl.engine.connections.fan_out import fan_out
+from deployctl.engine.connections.pool import Job, Slots
+from deployctl.engine.ledger.record import HostRecord, RunRecord, outcome
 from deployctl.engine.run import events, front, next_steps
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.fan_out import fan_out
 from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.members import Members
 from deployctl.engine.run.options import Options
 from deployctl.engine.run.placement import Group, groups, placements
-from deployctl.engine.run.plan import HostPlan, ask, concerned, make, questions, select, stays
-from deployctl.engine.run.pool import Job, Slots
-from deployctl.engine.run.record import HostRecord, RunRecord, outcome
+from deployctl.engine.run.plan import HostPlan, concerned, make, questions, select, stays
 from deployctl.engine.run.replica import Replica
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.engine.run.routing import Routing

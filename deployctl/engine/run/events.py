@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
+from deployctl.engine.ledger.record import HostRecord, RunRecord, StepRecord
 from deployctl.steps.interface import Plan
 
 

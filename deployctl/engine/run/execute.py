@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from deployctl.cancel import Cancelled
-from deployctl.engine.run.connect import Connected
+from deployctl.engine.connections.connect import Connected, ask
+from deployctl.engine.ledger.record import HostRecord, StepRecord, StepStatus
 from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.events import Listener, StepEnded, StepNote, StepProgress, StepStarted
 from deployctl.engine.run.hooks import Hooks, When
-from deployctl.engine.run.plan import PlannedStep, ask, questions
-from deployctl.engine.run.record import HostRecord, StepRecord, StepStatus
+from deployctl.engine.run.plan import PlannedStep, questions
 from deployctl.errors import (
     ConnectionLost,
     DeployError,

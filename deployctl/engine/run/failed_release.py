@@ -6,9 +6,9 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run import switch
 from deployctl.engine.run.execute import Work
-from deployctl.engine.run.record import RunRecord
 from deployctl.errors import ConnectionLost, DeployError, Interrupted, RemoteError
 from deployctl.hosts.operations import release_status
 from deployctl.hosts.session import Call

@@ -19,7 +19,7 @@ from deployctl.agent.core import inheritance
 from deployctl.agent.wire.jobs import HookAnswer
 from deployctl.config.hooks import HookSettings
 from deployctl.config.playbook import Playbook
-from deployctl.engine.run.record import RunRecord, StepRecord, outcome
+from deployctl.engine.ledger.record import RunRecord, StepRecord, outcome
 from deployctl.errors import ConnectionLost, DeployError, RemoteError
 from deployctl.hosts.operations import hooks
 from deployctl.hosts.session import Session

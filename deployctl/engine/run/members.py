@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl import cancel
-from deployctl.engine.run.pool import Slots
+from deployctl.engine.connections.pool import Slots
 from deployctl.steps.member import NoPeers, PeerFailed, Peers
 
 TRY, BACK = "try", "back"

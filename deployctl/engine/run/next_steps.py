@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from deployctl.engine.run.record import HostRecord
+from deployctl.engine.ledger.record import HostRecord
 from deployctl.errors import DeployError
 
 _COMMAND = re.compile(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployctl.engine.connections.pool import PARALLEL
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run.hooks import Render
-from deployctl.engine.run.pool import PARALLEL
-from deployctl.engine.run.record import RunRecord
 
 
 def no_document(run: RunRecord) -> Mapping[str, Any]:

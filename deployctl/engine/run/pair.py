@@ -12,11 +12,11 @@ from deployctl import cancel, redaction
 from deployctl.agent.wire.answers import UnitState
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.ledger.record import RunRecord, StepRecord
 from deployctl.engine.run import events, interruption
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.front import LEDGER, Front
 from deployctl.engine.run.plan import HostPlan
-from deployctl.engine.run.record import RunRecord, StepRecord
 from deployctl.engine.strategies.blue_green import other
 from deployctl.engine.strategies.interface import Handover
 from deployctl.errors import DeployError, Interrupted

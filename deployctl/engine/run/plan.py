@@ -1,4 +1,4 @@
-"""Ask all steps' questions in one round trip a host, and plan every step. Planning is pure."""
+"""The questions of all steps, and what the answers of a host make them plan. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployctl.engine.run.connect import Connected
-from deployctl.errors import ConfigError, HostError, RemoteError
-from deployctl.hosts.session import Call
+from deployctl.errors import ConfigError, HostError
 from deployctl.steps import facts
 from deployctl.steps.delivery import Delivery
 from deployctl.steps.facts import known_releases
@@ -20,7 +18,6 @@ from deployctl.steps.interface import (
     Question,
     Step,
     Unanswered,
-    Unknown,
 )
 from deployctl.steps.release import identity_questions, release_paths
 
@@ -104,26 +101,6 @@ def concerned(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> li
 def needs_release(steps: Sequence[Step]) -> bool:
     """Whether any of the steps works on the wanted release."""
     return any(step.needs_release for step in steps)
-
-
-def ask(
-    connected: Connected, asked: Mapping[str, Question[Any]], first: Sequence[Call[Any]] = ()
-) -> tuple[Answers, Sequence[Any]]:
-    """Answer all questions, in one round trip to the host and one to its node if it has one.
-
-    `first` travels ahead in the same request (the lock); its results come back beside.
-    """
-    own = [q for q in asked.values() if q.where == "host" or connected.node is connected.session]
-    other = [q for q in asked.values() if q not in own]
-    results = connected.session.ask([*first, *(q.call for q in own)])
-    ahead, answered = results[: len(first)], results[len(first) :]
-    if other:
-        answered += connected.node.ask([q.call for q in other])
-    values: dict[str, Any] = {
-        q.key: Unknown(a.kind, a.message) if isinstance(a, RemoteError) else a
-        for q, a in zip([*own, *other], answered, strict=True)
-    }
-    return Answers(values), ahead
 
 
 def make(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> HostPlan:

@@ -8,9 +8,9 @@ from typing import Any
 
 from deployctl import cancel
 from deployctl.config.profile import Profile
+from deployctl.engine.ledger.record import StepRecord
 from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work
-from deployctl.engine.run.record import StepRecord
 from deployctl.engine.run.routing import Routing
 from deployctl.errors import DeployError
 from deployctl.hosts.operations import units

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from deployctl import cancel
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.plan import ask, questions
-from deployctl.engine.run.pool import Slots
+from deployctl.engine.connections.connect import Connected, ask
+from deployctl.engine.connections.pool import Slots
+from deployctl.engine.run.plan import questions
 from deployctl.steps.interface import WHOLE_ANSWER, Answers, Deployment, Question, Step
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deployctl.cancel import Cancelled
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run import switch
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.plan import HostPlan
-from deployctl.engine.run.record import RunRecord
 from deployctl.engine.run.replica import Replica
 from deployctl.engine.run.turns import Turns
 from deployctl.errors import HostError

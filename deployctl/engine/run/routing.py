@@ -18,7 +18,7 @@ from deployctl import cancel
 from deployctl.agent.wire.answers import HttpAnswer, UnitState
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine.run.connect import Connected, connect
+from deployctl.engine.connections.connect import Connected, connect
 from deployctl.errors import HostError
 from deployctl.hosts.operations import files, network
 from deployctl.hosts.session import Call, Session

@@ -16,11 +16,11 @@ from typing import Any
 from deployctl import cancel, redaction
 from deployctl.agent.wire.answers import Current
 from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.ledger.record import RunRecord, StepRecord
 from deployctl.engine.ledger.rollback import previous_deployment
 from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.plan import HostPlan, PlannedStep
-from deployctl.engine.run.record import RunRecord, StepRecord
 from deployctl.engine.run.together import lost
 from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
 from deployctl.hosts.operations import releases

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from deployctl import cancel
 from deployctl.config.router import RollSettings
+from deployctl.engine.connections.pool import Slots
 from deployctl.engine.run.placement import Group
-from deployctl.engine.run.pool import Slots
 from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
 
 

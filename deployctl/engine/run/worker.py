@@ -15,7 +15,9 @@ from typing import Any
 from deployctl import cancel, redaction
 from deployctl.agent.wire.answers import Recorded
 from deployctl.cancel import Cancelled
+from deployctl.engine.connections.connect import Connected, connect
 from deployctl.engine.ledger import entries as ledger
+from deployctl.engine.ledger.record import outcome
 from deployctl.engine.run import (
     events,
     failed_release,
@@ -28,7 +30,6 @@ from deployctl.engine.run import (
 )
 from deployctl.engine.run.asking import Asking
 from deployctl.engine.run.commit import commit
-from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.execute import Work, run_step
 from deployctl.engine.run.hooks import Hooks
@@ -39,7 +40,6 @@ from deployctl.engine.run.plan import (
     make,
     unanswered,
 )
-from deployctl.engine.run.record import outcome
 from deployctl.engine.run.replica import Replica
 from deployctl.engine.run.turns import HeldBack
 from deployctl.errors import (

@@ -10,9 +10,8 @@ from typing import Any
 from deployctl import cancel
 from deployctl.agent.wire.stored import Model
 from deployctl.config.profile import Profile
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.plan import ask
-from deployctl.engine.run.pool import Slots
+from deployctl.engine.connections.connect import Connected, ask
+from deployctl.engine.connections.pool import Slots
 from deployctl.engine.shipping import carrying
 from deployctl.engine.shipping.needs import Need, assign, needs, reach_question
 from deployctl.engine.shipping.orders import Order, Waiting

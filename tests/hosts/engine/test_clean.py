@@ -17,9 +17,9 @@ import pytest
 
 from deployctl.agent.processes.processes import read_stat
 from deployctl.cli.running import playbook_of
+from deployctl.engine.ledger.record import HostRecord
 from deployctl.engine.run.coordinator import run, survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.record import HostRecord
 from deployctl.steps.interface import Plan
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.processes import is_alive

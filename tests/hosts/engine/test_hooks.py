@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from deployctl.config.loader import load_playbook
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run.coordinator import run
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.record import RunRecord
 from deployctl.report.document import report
 from deployctl.steps import registry
 from tests.hosts.lab.processes import is_alive, send

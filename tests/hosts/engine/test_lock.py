@@ -7,11 +7,11 @@ import threading
 
 from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook
+from deployctl.engine.connections.connect import connect
 from deployctl.engine.ledger.lock import take
-from deployctl.engine.run.connect import connect
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run.coordinator import run
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.record import RunRecord
 from deployctl.hosts.session import Limits, Session
 from deployctl.hosts.transports import transport
 from deployctl.steps import registry

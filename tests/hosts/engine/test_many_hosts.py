@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployctl.engine.run import connect
+from deployctl.engine.connections import connect
 from deployctl.errors import InternalError
 from deployctl.hosts.interface import Transport
 from deployctl.hosts.session import Limits, Session

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from deployctl.config.loader import load_playbook
+from deployctl.engine.ledger.record import RunRecord, StepRecord
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.record import RunRecord, StepRecord
 from deployctl.steps import registry
 from tests.hosts.served.host import ServedHost
 

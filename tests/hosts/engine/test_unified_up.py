@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deployctl.engine.run.record import RunRecord
+from deployctl.engine.ledger.record import RunRecord
 from tests.hosts.gpu.test_unified import GB10
 from tests.hosts.served.host import ServedHost
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
+from deployctl.engine.ledger.record import RunRecord, StepRecord
 from deployctl.engine.run.events import Event, StepNote
-from deployctl.engine.run.record import RunRecord, StepRecord
 from tests.hosts.lab.processes import is_alive
 from tests.hosts.served.host import STALE, ServedHost
 from tests.hosts.test_units import until

@@ -9,9 +9,9 @@ import pytest
 
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.engine.ledger.record import HostRecord
 from deployctl.engine.run.coordinator import run, survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.record import HostRecord
 from deployctl.hosts.session import Session
 from deployctl.steps.interface import Plan
 from tests.hosts.gpu.machine import SERVER, TRACKER, TRAINING, UUIDS, GpuMachine, Place

@@ -18,12 +18,12 @@ from deployctl.agent.processes.processes import read_stat
 from deployctl.config.host import HostSettings
 from deployctl.config.loader import load_playbook, load_profile
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.connect import Connected, ask, connect
+from deployctl.engine.ledger.record import RunRecord
 from deployctl.engine.run import events
-from deployctl.engine.run.connect import Connected, connect
 from deployctl.engine.run.coordinator import deployments, run
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.plan import ask, questions
-from deployctl.engine.run.record import RunRecord
+from deployctl.engine.run.plan import questions
 from deployctl.errors import ConnectionLost
 from deployctl.hosts.session import Call
 from deployctl.steps import registry

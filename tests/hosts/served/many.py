@@ -14,8 +14,8 @@ from typing import Any, Self
 import yaml
 
 from deployctl.config.host import HostSettings
-from deployctl.engine.run.connect import connect
-from deployctl.engine.run.pool import Slots, each
+from deployctl.engine.connections.connect import connect
+from deployctl.engine.connections.pool import Slots, each
 from deployctl.hosts.session import Call
 from tests.hosts.lab.namespaces import in_namespaces, wait_for
 from tests.hosts.lab.sshd import Sshd

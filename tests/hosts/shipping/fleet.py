@@ -15,10 +15,10 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.engine.ledger.record import HostRecord, RunRecord, StepRecord
 from deployctl.engine.run import events
 from deployctl.engine.run.coordinator import run, survey
 from deployctl.engine.run.options import Options
-from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord
 from deployctl.hosts.session import Session
 from deployctl.hosts.transports import transport
 from tests.hosts.hub_stand_in import Hub, Repository

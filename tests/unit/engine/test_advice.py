@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from deployctl.engine.ledger.lock import describe, take
+from deployctl.engine.ledger.record import HostRecord
 from deployctl.engine.run.next_steps import complete, with_profile
-from deployctl.engine.run.record import HostRecord
 from deployctl.errors import NotReady
 
 

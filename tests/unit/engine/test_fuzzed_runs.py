@@ -17,8 +17,9 @@ import pytest
 from deployctl.config.loader import load_playbook
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.engine.connections import connect
 from deployctl.engine.inspect import history, status
-from deployctl.engine.run import connect, coordinator, plan
+from deployctl.engine.run import coordinator, plan
 from deployctl.engine.run.options import Options
 from deployctl.errors import HostError
 from deployctl.hosts import session as sessions

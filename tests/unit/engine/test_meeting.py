@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.pool import Job, Slots
+from deployctl.engine.connections.connect import Connected
+from deployctl.engine.connections.pool import Job, Slots
 from deployctl.engine.shipping import carrying, meeting
 from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.shipping.needs import Need

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from deployctl.engine.connections.pool import Job, Slots
 from deployctl.engine.run.members import BACK, TRY, Members
-from deployctl.engine.run.pool import Job, Slots
 from deployctl.steps.member import PeerFailed, differing
 
 HOSTS = ("a", "b", "c")

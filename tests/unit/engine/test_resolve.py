@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, cast
 
-from deployctl.engine.run.connect import Connected
-from deployctl.engine.run.pool import Job, Slots
+from deployctl.engine.connections.connect import Connected
+from deployctl.engine.connections.pool import Job, Slots
 from deployctl.engine.run.resolve import Resolution, settle
 from deployctl.errors import RemoteError
 from deployctl.steps.build import BuildStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployctl.config.router import RollSettings
-from deployctl.engine.run.pool import Job, Slots
+from deployctl.engine.connections.pool import Job, Slots
 from deployctl.engine.run.turns import HeldBack, Turns
 from deployctl.engine.strategies.interface import GroupPlan, Wave
 from deployctl.engine.strategies.rolling import Rolling, number

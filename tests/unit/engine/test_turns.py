@@ -10,8 +10,8 @@ import pytest
 from deployctl import cancel
 from deployctl.cancel import Cancelled, Token, watching
 from deployctl.config.profile import Profile
+from deployctl.engine.connections.pool import Job, Slots, each
 from deployctl.engine.run.placement import Group, groups, placements
-from deployctl.engine.run.pool import Job, Slots, each
 from deployctl.engine.run.turns import HeldBack, Turns
 from deployctl.engine.strategies.blue_green import BlueGreen
 from deployctl.engine.strategies.interface import GroupPlan, Handover, Strategy, Wave, in_waves

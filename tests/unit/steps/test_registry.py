@@ -17,8 +17,8 @@ from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
 from deployctl.config.schema import json_schema
 from deployctl.engine.ledger import entries
+from deployctl.engine.ledger.record import HostRecord, RunRecord, StepRecord, outcome
 from deployctl.engine.run import plan
-from deployctl.engine.run.record import HostRecord, RunRecord, StepRecord, outcome
 from deployctl.errors import ConfigError
 from deployctl.report.document import report
 from deployctl.report.summary import lines

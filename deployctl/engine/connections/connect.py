@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from deployctl.config.host import HostSettings
-from deployctl.hosts.session import Session
+from deployctl.errors import RemoteError
+from deployctl.hosts.session import Call, Session
 from deployctl.hosts.transports import node_transport, transport
+from deployctl.steps.interface import Answers, Question, Unknown
 
 
 @dataclass(frozen=True)
@@ -54,3 +58,23 @@ def connect(host: HostSettings) -> Connected:
         session.close()
         raise
     return Connected(host, session, reached)
+
+
+def ask(
+    connected: Connected, asked: Mapping[str, Question[Any]], first: Sequence[Call[Any]] = ()
+) -> tuple[Answers, Sequence[Any]]:
+    """Answer all questions, in one round trip to the host and one to its node if it has one.
+
+    `first` travels ahead in the same request (the lock); its results come back beside.
+    """
+    own = [q for q in asked.values() if q.where == "host" or connected.node is connected.session]
+    other = [q for q in asked.values() if q not in own]
+    results = connected.session.ask([*first, *(q.call for q in own)])
+    ahead, answered = results[: len(first)], results[len(first) :]
+    if other:
+        answered += connected.node.ask([q.call for q in other])
+    values: dict[str, Any] = {
+        q.key: Unknown(a.kind, a.message) if isinstance(a, RemoteError) else a
+        for q, a in zip([*own, *other], answered, strict=True)
+    }
+    return Answers(values), ahead

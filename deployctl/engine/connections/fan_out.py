@@ -10,8 +10,8 @@ from typing import Any
 from deployctl import bugs
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
-from deployctl.engine.run.connect import Connected, connect
-from deployctl.engine.run.pool import Slots, each
+from deployctl.engine.connections.connect import Connected, connect
+from deployctl.engine.connections.pool import Slots, each
 from deployctl.errors import DeployError, HostError, LockHeld
 
 Look = Callable[[HostSettings, Connected], Mapping[str, Any]]
