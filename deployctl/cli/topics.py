@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
+    context: typer.Context,
     topic: Annotated[
         str | None, typer.Argument(help="A page's name; without it, list them.")
     ] = None,
@@ -32,7 +33,9 @@ def show(
         return
     if topic not in found:
         what = f"no page is named {topic}{did_you_mean(topic, found)}"
-        raise UsageError(what, next="deployctl help")
+        group = context.find_root().command
+        command = topic in getattr(group, "commands", {})
+        raise UsageError(what, next=f"deployctl {topic} --help" if command else "deployctl help")
     _print(found[topic].read_text("utf-8"))
 
 

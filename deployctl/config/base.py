@@ -72,7 +72,7 @@ def named_as_variables(section: str, names: Iterable[str]) -> None:
             raise misfit((section, name), "a variable's name has letters, digits and '_' alone")
 
 
-def misfit(at: tuple[str, ...], message: str) -> PydanticCustomError:
+def misfit(at: tuple[str | int, ...], message: str) -> PydanticCustomError:
     """A section's keys do not fit together; the error points at the key path `at` below it."""
     return PydanticCustomError("misfit", "{message}", {"message": message, "at": at})
 

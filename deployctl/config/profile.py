@@ -145,10 +145,12 @@ class Profile(Settings):
             raise misfit(("hosts",), "a group needs two hosts or more; leave out group for one")
         if group.engine == "ray":
             raise misfit(("group", "engine"), "ray is not supported yet: use nodes")
-        if self.switch.strategy != "recreate":
-            raise misfit(("switch", "strategy"), "a group is switched by recreate alone")
         if self.router is not None:
             raise misfit(("router",), "replicas of groups are not supported: leave out router")
+        if "roll" in self.model_fields_set:
+            raise misfit(("roll",), "a group is switched as one: leave out roll")
+        if self.switch.strategy != "recreate":
+            raise misfit(("switch", "strategy"), "a group is switched by recreate alone")
         if self.serve.tensor_parallel_size != 1:
             raise misfit(
                 ("serve", "tensor_parallel_size"), "with group, set group.tensor_parallel_size"
@@ -170,8 +172,10 @@ class Profile(Settings):
             raise misfit(("serve", "gpus"), said)
         for index, host in enumerate(self.hosts):
             if host.member_address is None:
-                said = "in a group, give as address: the IP at which the other hosts reach it"
-                raise misfit(("hosts", str(index)), said)
+                given = host.address or (host.ssh.address if host.ssh is not None else "")
+                but = f", not {given!r}" if given else ""
+                said = f"in a group, address: is the IP at which the other hosts reach it{but}"
+                raise misfit(("hosts", index), said)
 
     def _pinned_where_trusted(self) -> None:
         """Code of a model may run that was looked at: a branch is other code tomorrow."""

@@ -79,6 +79,8 @@ def _status(host: Mapping[str, Any]) -> Iterator[str]:
         yield f"  front     {host['front']['state']}, {_listens(host['front'])}"
     if host["pid"]:
         yield f"  process   {_process(host)}"
+        if host.get("url"):
+            yield f"  address   {host['url']}/v1, as {host['host']} itself reaches it"
         yield f"  liveness  {_liveness(host)}"
     yield f"  drafter   config.json {_config(host)}"
     if host["environment_damage"]:

@@ -33,7 +33,7 @@ from deployctl.steps.servers import ranks, warming
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values, unset_secrets
 from deployctl.steps.servers.serving import objections
-from deployctl.steps.servers.stopping import REQUESTS, in_words, stop_unit
+from deployctl.steps.servers.stopping import REQUESTS, in_words, listening, stop_unit
 from deployctl.steps.servers.watched import watched
 from deployctl.vllm.logs.server import explain
 from deployctl.vllm.serving.command import drained_within
@@ -159,7 +159,9 @@ class LaunchStep(Step):
     def sentence(self, ended: Mapping[str, Any]) -> str:
         evidence = ended["evidence"]
         begun = warming.sentence(evidence) if ended["status"] == "changed" else ""
-        return ", ".join(part for part in (begun, in_words(evidence)) if part)
+        url = listening(evidence.get("argv") or ())
+        at = f"at {url}/v1" if url else ""
+        return ", ".join(part for part in (at, begun, in_words(evidence)) if part)
 
     def _launch(self, context: Context) -> dict[str, Any]:
         """The launch settings of this release. A sealed release keeps those it was proven with."""

@@ -11,6 +11,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.models import ModelSource
 from deployctl.config.profile import Profile
+from deployctl.config.routed import is_loopback
 from deployctl.engine.connections.connect import connect
 from deployctl.engine.run import front
 from deployctl.errors import ConfigError, UsageError
@@ -73,6 +74,8 @@ class Exported:
     drafter_config: str | None = None
     stop_seconds: int = 20 + STOP_MARGIN
     device_ids: Sequence[str] = ()
+    address: str = ""
+    """Where the profile listens, where that is this machine alone; empty for every address."""
     worker: Sequence[str] = ()
     """The argv of a group's other ranks; `replicas` is then the number of all ranks."""
 
@@ -115,6 +118,7 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
         argv=_reachable(command(settings)),
         env=environment(profile.serve.env, None),
         port=profile.serve.port,
+        address=_own_address(profile.serve.host),
         gpus=_gpus(profile),
         device_ids=tuple(str(index) for index in gpus or ()),
         models=models,
@@ -184,6 +188,13 @@ def _reachable(argv: list[str]) -> list[str]:
     """The same command line listening on every address: a container's own network bounds it."""
     at = argv.index("--host")
     return [*argv[: at + 1], "0.0.0.0", *argv[at + 2 :]]
+
+
+def _own_address(host: str) -> str:
+    """The address at which a machine alone reaches what listens there; empty for another."""
+    if not is_loopback(host):
+        return ""
+    return "127.0.0.1" if host == "localhost" else host.strip("[]")
 
 
 def _folder(source: ModelSource, place: str, host: HostSettings) -> Folder:

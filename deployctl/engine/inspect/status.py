@@ -28,7 +28,7 @@ from deployctl.steps.ready import HEALTH
 from deployctl.steps.servers import figures, life, siblings
 from deployctl.steps.servers.process import RUNNING, identity, was_proven
 from deployctl.steps.servers.ranks import member
-from deployctl.steps.servers.stopping import base_url
+from deployctl.steps.servers.stopping import base_url, listens_at
 from deployctl.steps.servers.watched import watched
 
 CONFIG = Key[FileContent]("config")
@@ -190,6 +190,7 @@ def _host(answers: Answers) -> dict[str, Any]:
         "environment_damage": _damage(kept, judged),
         "state": unit["state"],
         "pid": unit["pid"] if runs else None,
+        "url": listens_at(unit) if runs else None,
         "since": unit.get("started") if runs else None,
         "proven": was_proven(unit),
         "restarts": unit.get("restarts", 0),

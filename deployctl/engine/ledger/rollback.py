@@ -56,7 +56,12 @@ def resolve(profile: str, releases: Releases, named: str) -> str:
     if len(matching) == 1:
         return str(matching[0])
     known = ", ".join(complete) or "none"
-    what = f"{len(matching)} releases begin with {named}" if matching else f"no release {named}"
+    if matching:
+        what = f"{len(matching)} releases begin with {named}"
+    elif named == PREVIOUS:
+        what = "there is no release before the current one"
+    else:
+        what = f"no release {named}"
     raise UsageError(f"profile {profile}: {what}", next=f"releases to name: {known}")
 
 

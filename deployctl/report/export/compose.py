@@ -8,6 +8,9 @@ from deployctl.engine.inspect.exporting import DRAFTER, Exported
 from deployctl.report.export.interface import START_LIMIT, dump, volume_name
 
 HEAD = "Start: docker compose up --detach --wait"
+MANY = """
+One of {replicas} replicas: start it on each host. A router that divides requests among them is not
+part of this file."""
 
 
 def render(one: Exported) -> str:
@@ -31,7 +34,8 @@ def render(one: Exported) -> str:
         document["volumes"] = {volume_name(folder): {} for folder in one.fetched}
     if one.drafter_config is not None:
         document["configs"] = {"drafter-config": {"content": _literal(one.drafter_config)}}
-    return dump(document, head=HEAD)
+    many = MANY.format(replicas=one.replicas) if one.replicas > 1 else ""
+    return dump(document, head=HEAD + many)
 
 
 def _server(one: Exported) -> dict[str, Any]:
@@ -41,7 +45,7 @@ def _server(one: Exported) -> dict[str, Any]:
         "entrypoint": [_literal(one.argv[0])],
         "command": [_literal(word) for word in one.argv[1:]],
         "environment": _environment(one, set(one.secrets), one.env),
-        "ports": [f"{one.port}:{one.port}"],
+        "ports": [f"{_published(one.address)}{one.port}:{one.port}"],
         "volumes": [
             *(_bind(str(folder.path), folder.place) for folder in one.mounted),
             *(_volume(volume_name(folder), folder.place) for folder in one.fetched),
@@ -58,10 +62,6 @@ def _server(one: Exported) -> dict[str, Any]:
             "start_period": f"{START_LIMIT}s",
         },
     }
-    if one.replicas > 1:
-        # Replicas cannot share one published port.
-        server["ports"] = [str(one.port)]
-        server["deploy"] = {"replicas": one.replicas}
     if one.gpus:
         device: dict[str, Any] = {"driver": "nvidia", "capabilities": ["gpu"]}
         device |= {"device_ids": list(one.device_ids)} if one.device_ids else {"count": one.gpus}
@@ -69,6 +69,11 @@ def _server(one: Exported) -> dict[str, Any]:
     if one.drafter_config is not None:
         server["configs"] = [{"source": "drafter-config", "target": f"{DRAFTER}/config.json"}]
     return server
+
+
+def _published(address: str) -> str:
+    """The host's part of a published port; IPv6 in brackets."""
+    return f"[{address}]:" if ":" in address else f"{address}:" if address else ""
 
 
 def _environment(one: Exported, names: set[str], env: Any) -> dict[str, str]:

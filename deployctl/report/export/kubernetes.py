@@ -28,6 +28,8 @@ def render(one: Exported) -> str:
     head = "Apply: kubectl apply --filename FILE"
     if named:
         head += f"\nSecret {secret_name(one)} must exist with the keys: {named}"
+    if one.replicas > 1:
+        head += "\nThe Service divides requests among the replicas; a router is not part of this."
     return dump(*documents, head=head)
 
 

@@ -67,8 +67,9 @@ class Machine:
             return connected.session.ask(calls)
 
     def stop(self) -> None:
-        """Stop what serves, and end the machine."""
-        self.ask(Call("units.stop", profile="stand", unit="server", grace=0.5))
+        """Stop all that was started, and end the machine."""
+        (found,) = self.ask(Call("units.listing", profile="stand"))
+        self.ask(*(Call("units.stop", profile="stand", unit=unit, grace=0.5) for unit in found))
         self.sshd.stop()
         self._network.kill()
         self._network.wait()

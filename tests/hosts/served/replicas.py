@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import yaml
@@ -106,15 +105,6 @@ class Replicas(ManyHosts):
             yield found
             output, _ = client.communicate()
         found.update(json.loads(output))
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.machines[0].ask(Call("units.stop", profile="stand", unit="router", grace=2))
-        super().__exit__(kind, error, traceback)
 
 
 def address(number: int) -> str:
