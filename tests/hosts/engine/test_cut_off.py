@@ -38,9 +38,9 @@ def test_rollback_and_down(served: ServedHost, monkeypatch: pytest.MonkeyPatch) 
     served.up(TRACKS)
     really = stopping.stop_unit
 
-    def stop(session: Session, wanted: Deployment) -> UnitStopped:
+    def stop(session: Session, wanted: Deployment, spare: bool = False) -> UnitStopped:
         busy(served)
-        return really(session, wanted)
+        return really(session, wanted, spare)
 
     monkeypatch.setattr(switch, "stop_unit", stop)
     failed = served.up(TRACKS, STALE)
