@@ -35,7 +35,8 @@ def show(
         what = f"no page is named {topic}{did_you_mean(topic, found)}"
         group = context.find_root().command
         command = topic in getattr(group, "commands", {})
-        raise UsageError(what, next=f"deployctl {topic} --help" if command else "deployctl help")
+        own = f"{topic} is a command, with a help of its own: {topic} --help"
+        raise UsageError(what, next=own if command else "deployctl help")
     _print(found[topic].read_text("utf-8"))
 
 

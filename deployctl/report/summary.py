@@ -98,14 +98,14 @@ def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield from unreached.each(document, _planned)
     if len(document.get("waves") or ()) > 1:
         yield f"one after the other: {'; '.join(', '.join(wave) for wave in document['waves'])}"
-    yield from _exposed(document.get("exposure") or {})
+    yield from _exposed(document.get("exposure") or {}, bool(document.get("changes", True)))
     yield _plan_end(document)
 
 
-def _exposed(exposure: Mapping[str, Any]) -> Iterator[str]:
+def _exposed(exposure: Mapping[str, Any], changes: bool) -> Iterator[str]:
     """What would run and what would leave this machine, by the profile's choice."""
     if exposure.get("programs"):
-        yield "programs that would run"
+        yield "programs that would run" + ("" if changes else ", if something were to change")
     for one in exposure.get("programs", ()):
         yield f"  {one['where']}: {one['what']} ({one['named_by']})"
     if exposure.get("variables"):
