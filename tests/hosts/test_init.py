@@ -93,3 +93,13 @@ def test_a_host_that_is_not_reached_proposes_nothing(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "nothing is proposed from the host" in done.stderr
     assert (folder / "profiles" / "x.yaml").exists()
+
+
+def test_a_folder_that_is_not_there_is_refused_and_nothing_is_written(folder: Path) -> None:
+    argv = command("--model", "/nowhere/model", "--ssh", "here")
+    done = subprocess.run(
+        argv, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "/nowhere/model is no folder of a model: it has no config.json" in done.stderr
+    assert [path.name for path in (folder / "profiles").iterdir()] == ["hosts"]

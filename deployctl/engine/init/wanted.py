@@ -15,7 +15,7 @@ from deployctl.engine.connections.connect import connect
 from deployctl.engine.init import installed
 from deployctl.engine.init.given import Given
 from deployctl.engine.init.profile_text import label
-from deployctl.errors import HostError, RemoteError
+from deployctl.errors import HostError, RemoteError, UsageError
 from deployctl.hosts.operations import gpu, hub, models
 from deployctl.hosts.session import Call, Session
 from deployctl.vllm import json_text
@@ -126,7 +126,8 @@ def _answer(session: Session, call: Call[Any], notes: list[str]) -> Any:
 
 
 def _seen(session: Session, model: str, notes: list[str]) -> Seen | None:
-    if model.startswith(("/", "~", "./")):
+    folder = model.startswith(("/", "~", "./"))
+    if folder:
         call: Call[Model] = Call(models.survey, path=model)
     else:
         call = Call(hub.survey, repo=model)
@@ -137,6 +138,11 @@ def _seen(session: Session, model: str, notes: list[str]) -> Seen | None:
     if config is None:
         refused = answer["error"]
         why = refused["message"] if refused else "it has no config.json on the host"
+        if folder:
+            raise UsageError(
+                f"{model} is no folder of a model: {why}",
+                next="give the folder that holds the model's config.json, as the host has it",
+            )
         notes.append(f"nothing is proposed for {model}: {why}")
         return None
     try:
