@@ -101,5 +101,5 @@ def test_a_folder_that_is_not_there_is_refused_and_nothing_is_written(folder: Pa
         argv, cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "/nowhere/model is no folder of a model: it has no config.json" in done.stderr
+    assert "/nowhere/model holds no model: it has no config.json" in done.stderr
     assert [path.name for path in (folder / "profiles").iterdir()] == ["hosts"]

@@ -140,7 +140,7 @@ def _seen(session: Session, model: str, notes: list[str]) -> Seen | None:
         why = refused["message"] if refused else "it has no config.json on the host"
         if folder:
             raise UsageError(
-                f"{model} is no folder of a model: {why}",
+                f"{model} holds no model: {why}",
                 next="give the folder that holds the model's config.json, as the host has it",
             )
         notes.append(f"nothing is proposed for {model}: {why}")
