@@ -100,7 +100,9 @@ def test_tensor_parallel_over_two_hosts_and_a_stale_drafter(group: RealGroup) ->
     assert stale.exit_code == 10, [host.error for host in stale.hosts]
     assert [host.restored for host in stale.hosts] == [True, True]
     assert [one["release"] for one in group.units()] == [head.release] * 2
-    assert group.up().outcome == "unchanged"
+    # The release that is back runs in other processes, which its gates have not measured yet.
+    asked = group.up()
+    assert (asked.outcome, asked.exit_code) == ("passed", 0), [host.error for host in asked.hosts]
 
     # A worker of vLLM outlives its parent and would go on serving; it ends with its supervisor's.
     before = group.units()
