@@ -10,7 +10,6 @@ from typing import Any
 from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent, Listener
 from deployctl.errors import StagingFailed
-from deployctl.hosts.bundle import bundle
 from deployctl.hosts.operations import files, network, units
 from deployctl.hosts.session import Call
 from deployctl.steps.identity import PROXY
@@ -26,8 +25,7 @@ from deployctl.steps.interface import (
     Step,
 )
 from deployctl.steps.routers.registry import engine
-from deployctl.steps.servers import siblings
-from deployctl.steps.servers.process import strangers
+from deployctl.steps.servers import agent_programs, siblings
 from deployctl.steps.servers.stopping import stop_unit
 
 FILE, PORT = Key[FileContent]("proxy.file"), Key[Listener]("proxy.port")
@@ -80,27 +78,11 @@ class ProxyStep(Step):
             stop_unit(session, about)
             return
         unit = context.answers[siblings.UNITS].get(PROXY) or siblings.ABSENT
-        # The router may have left the port a moment ago.
-        holds = session.call(network.listener, port=settings["port"])
-        if others := strangers(holds, unit):
-            raise self.fail(
-                context,
-                f"port {settings['port']}, the router's, is held by pid {others[0]['pid']}",
-                str(others[0]["command"] or others[0]["comm"]),
-                "stop that program, or choose another router.port",
-            )
-        archive = f"{session.root}/agent/{bundle().sha256}.pyz"
-        path = f"{session.root}{_file(wanted)[1:]}"
+        agent_programs.refuse_held_port(self, context, settings["port"], unit)
         with cancel.shielded():
             stop_unit(session, about)
             session.call(files.write, path=_file(wanted), text=json.dumps(settings) + "\n")
-            session.call(
-                units.start,
-                **about.unit_id,
-                argv=[str(session.agent["executable"]), "-I", archive, PROXY, path],
-                release=PROXY,
-                supervisor=wanted.profile.serve.supervisor,
-            )
+            agent_programs.start(session, wanted, PROXY, _file(wanted), PROXY)
 
     def prove(self, context: Context) -> Evidence:
         wanted, session, settings = context.wanted, context.session, _settings(context.wanted)

@@ -11,7 +11,6 @@ from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent, HttpAnswer
 from deployctl.config.router import RouterSettings
 from deployctl.errors import RemoteError, StagingFailed
-from deployctl.hosts.bundle import bundle
 from deployctl.hosts.operations import files, network, units
 from deployctl.hosts.session import Call, Session
 from deployctl.steps import facts, job
@@ -30,8 +29,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.routers.interface import RouterEngine
 from deployctl.steps.routers.registry import engine, router_file, router_url
-from deployctl.steps.servers import siblings
-from deployctl.steps.servers.process import strangers
+from deployctl.steps.servers import agent_programs, siblings
 from deployctl.steps.servers.stopping import stop_unit
 from deployctl.vllm.builds.recipes import step as job_step
 
@@ -99,26 +97,15 @@ class RouterStep(Step):
             self._install(context)
         if _router(wanted).private_port is None:
             stop_unit(session, siblings.of_unit(wanted, PROXY))
-        self._check_port(context)
+        unit = context.answers[siblings.UNITS].get(ROUTER) or siblings.ABSENT
+        agent_programs.refuse_held_port(self, context, _router(wanted).listens[1], unit)
         replicas = self._answering(context)
         context.progress("start", _program(wanted))
-        argv = [
-            str(session.agent["executable"]),
-            "-I",
-            f"{session.root}/agent/{bundle().sha256}.pyz",
-            ROUTER,
-            f"{session.root}{router_file(wanted.profile.name)[1:]}",
-        ]
         with cancel.shielded():
             stop_unit(session, about)
             write_file(session, wanted, replicas)
-            session.call(
-                units.start,
-                **about.unit_id,
-                argv=argv,
-                release=_program(wanted),
-                supervisor=wanted.profile.serve.supervisor,
-            )
+            file = router_file(wanted.profile.name)
+            agent_programs.start(session, wanted, ROUTER, file, _program(wanted))
 
     def prove(self, context: Context) -> Evidence:
         wanted, session = context.wanted, context.session
@@ -177,19 +164,6 @@ class RouterStep(Step):
             )
         text = json.dumps({"requirement": requirement}) + "\n"
         context.session.call(files.write, path=_seal(wanted), text=text)
-
-    def _check_port(self, context: Context) -> None:
-        """Raise where somebody else holds the router's port, before anything makes way for it."""
-        _, port = _router(context.wanted).listens
-        unit = context.answers[siblings.UNITS].get(ROUTER) or siblings.ABSENT
-        others = strangers(context.session.call(network.listener, port=port), unit)
-        if others:
-            raise self.fail(
-                context,
-                f"port {port}, the router's, is held by pid {others[0]['pid']}",
-                str(others[0]["command"] or others[0]["comm"]),
-                "stop that program, or choose another router.port",
-            )
 
     def _answering(self, context: Context) -> list[str]:
         """The replicas that it had and that answer: with others alone it would not open its

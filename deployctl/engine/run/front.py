@@ -14,12 +14,11 @@ from deployctl import cancel
 from deployctl.agent.wire.answers import FileContent
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import HostError
-from deployctl.hosts.bundle import bundle
 from deployctl.hosts.operations import files, network, releases, units
 from deployctl.hosts.session import Call, Session
 from deployctl.steps.identity import FRONT, MAIN, SLOTS
 from deployctl.steps.interface import Answers, Deployment, Key, Question
-from deployctl.steps.servers import siblings
+from deployctl.steps.servers import agent_programs, siblings
 from deployctl.steps.servers.process import RUNNING, strangers
 from deployctl.steps.servers.stopping import REQUESTS, stop_unit, together
 
@@ -157,14 +156,5 @@ class Front:
 
 def start_front(session: Session, wanted: Deployment) -> None:
     """Start the front as a unit of its own; raises RemoteError where it does not come up."""
-    unit = siblings.of_unit(wanted, FRONT).unit_id
-    archive = f"{session.root}/agent/{bundle().sha256}.pyz"
-    path = f"{session.root}{front_file(wanted.profile.name)[1:]}"
-    session.call(
-        units.start,
-        **unit,
-        argv=[str(session.agent["executable"]), "-I", archive, FRONT, path],
-        release=FRONT,
-        supervisor=wanted.profile.serve.supervisor,
-    )
-    session.call(units.keep, **unit)
+    agent_programs.start(session, wanted, FRONT, front_file(wanted.profile.name), FRONT)
+    session.call(units.keep, **siblings.of_unit(wanted, FRONT).unit_id)
