@@ -29,8 +29,8 @@ def problems(
     seen: set[KeyPath] = set()
     details = error.errors(include_url=False)
     places = [place(detail["loc"], schema) for detail in details]
-    for detail in sorted(details, key=lambda d: d["type"] == "missing"):
-        path = place(detail["loc"], schema)
+    located = zip(details, places, strict=True)
+    for detail, path in sorted(located, key=lambda pair: pair[0]["type"] == "missing"):
         if _other_member(detail["type"]) and any(one[: len(path)] == path != one for one in places):
             # A section is written there, and what is wrong in it is reported by itself.
             continue

@@ -12,7 +12,7 @@ from ..core.interface import AgentError, Call
 from ..wire.machine import Outside
 from . import environment
 from .git import Git, without_credentials
-from .reach import reaches
+from .reach import PYPI, named_index, reaches
 
 PROBE = "pip"
 """A distribution that every index has."""
@@ -42,7 +42,7 @@ def stage(words: str, through: Optional[str] = None) -> str:
 def index(call: Call, env: Optional[Dict[str, str]] = None) -> Outside:
     """The index that builds install from, asked by uv with this host's own configuration."""
     known = dict(os.environ, **(env or {}))
-    url = known.get("UV_DEFAULT_INDEX") or known.get("UV_INDEX_URL") or "https://pypi.org/simple"
+    url = named_index(known) or PYPI
     uv = environment.tools(call)["uv"]
     if uv is None:
         return _outside(url, "program", "uv is not installed: `build` brings it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Dict, Optional
+from typing import Dict, Mapping, Optional
 
 from ..core import programs
 from ..core.interface import Call
@@ -40,6 +40,11 @@ def reaches(
     return {"resolves": False, "answers": UNRESOLVED in answer.stderr, "why": why}
 
 
+def named_index(env: Mapping[str, str]) -> Optional[str]:
+    """The index that uv's variables name; None where they name none."""
+    return env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL")
+
+
 def _by_index(call: Call, requirement: str, env: Dict[str, str]) -> Reach:
     """One project's page of the simple repository API (PEP 503), which names its files."""
     # Where nothing is asked, an agent's start does without it.
@@ -47,8 +52,7 @@ def _by_index(call: Call, requirement: str, env: Dict[str, str]) -> Reach:
     from urllib.error import HTTPError
     from urllib.request import urlopen
 
-    given = {**call.environment(), **env}
-    index = given.get("UV_DEFAULT_INDEX") or given.get("UV_INDEX_URL")
+    index = named_index({**call.environment(), **env})
     if index is None and any(os.path.exists(call.path(path)) for path in CONFIGURED):
         return {"resolves": None, "answers": None, "why": ""}
     match = _REQUIREMENT.match(requirement)

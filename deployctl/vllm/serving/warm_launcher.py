@@ -6,7 +6,7 @@ the vLLM that was built there::
     python launcher.py wait FD
 
 Standard input: one line with the server's command line (JSON), later one with the word `serve`;
-its end is the end of this process. What it tells of itself goes to the descriptor as lines of JSON:
+its end is the end of this process. What it reports of itself goes to the descriptor as JSON lines:
 once all is imported, and once the word was heard::
 
     seconds    of the imports
