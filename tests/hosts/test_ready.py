@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deployctl.errors import NotReady
-from deployctl.steps.interface import Context, Deployment, Evidence
+from deployctl.steps.interface import Answers, Context, Deployment, Evidence
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.ready import ReadyStep
 from tests.hosts.lab.ports import free_port
@@ -36,6 +36,8 @@ class Start:
         self.settings = {"port": self.port, **serve}
         self.bench = Bench.at(root, self.wanted(completion="60s", stall="60s"))
         self.session = self.bench.session
+        self.answers: Answers | None = None
+        """What was asked before the start, as in a run: a question is a completion of its own."""
 
     def wanted(self, **ready: str) -> Deployment:
         return deployment({"serve": {**self.settings, "ready": ready}, "drafter": None})
@@ -45,6 +47,7 @@ class Start:
         self.bench.wanted = self.wanted(**ready)
 
     def unit(self, *argv: str, release: str = "") -> dict[str, Any]:
+        self.answers = self.bench.ask(ReadyStep(), LaunchStep())
         started: dict[str, Any] = self.session.call(
             "units.start",
             profile=NAME,
@@ -60,7 +63,7 @@ class Start:
         return self.unit(*STAND_IN, str(self.port), *words, **more)
 
     def context(self) -> Context:
-        answers = self.bench.ask(ReadyStep(), LaunchStep())
+        answers = self.answers or self.bench.ask(ReadyStep(), LaunchStep())
         return self.bench.context(answers, f"http://127.0.0.1:{self.port}")
 
     def prove(self) -> Evidence:
