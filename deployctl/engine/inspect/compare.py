@@ -119,7 +119,7 @@ def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     is not there. `one` and `other` are ids, beginnings of ids, `current` or `previous`."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        found, failed = _releases(connected.session, Deployment(profile, host))
+        found, failed = _releases(connected.session, siblings.placed(profile, host))
         ids = [resolve(profile.name, found, name) for name in (one, other)]
         old, new = (found["releases"][name] or {} for name in ids)
         errors = {name: failed[name]["error"] for name in ids if name in failed}

@@ -17,6 +17,7 @@ from deployctl.steps.gpus import clean_options, profile_gpus
 from deployctl.steps.gpus.holders import Process, join, pid_in
 from deployctl.steps.gpus.ownership import Mine, Selection, Verdict, judge, select
 from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
+from deployctl.steps.servers import siblings
 from deployctl.vllm.serving.titles import LOOK_FOR
 
 HOLDERS = Key[Holders]("holders")
@@ -85,9 +86,10 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
     unit = answers[UNIT]
     waits = unit.get("waits")
     environments = _environments(wanted, answers)
+    members = (*unit["members"], *_surplus(wanted, answers))
     mine = Mine(
         name=wanted.owner,
-        unit=frozenset((m["pid"], m["start"]) for m in unit["members"]),
+        unit=frozenset((m["pid"], m["start"]) for m in members),
         environments=environments,
         jobs=frozenset(job_id(key) for key in environments),
         namespace=(inside or look)["namespace"],
@@ -99,6 +101,13 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
     verdicts = tuple(judge(join(look, answers[GPUS], inside), mine))
     selection = select(verdicts, mine, clean_options.scope(wanted))
     return GpuSnapshot(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
+
+
+def _surplus(wanted: Deployment, answers: Answers) -> Iterator[Any]:
+    """Processes of replicas that the profile does not have any more."""
+    known = answers.get(siblings.UNITS) or {}
+    for unit in siblings.surplus(wanted, known):
+        yield from known[unit]["members"]
 
 
 def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:
