@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployctl.steps.bench import bench_lines, evidence_of
-from deployctl.steps.servers.plain_server import plain_argv
+from deployctl.steps.servers.plain_server import at_port, without_speculation
 from deployctl.vllm.acceptance.lossless import compare, first_difference
 from deployctl.vllm.client import load
 from deployctl.vllm.client.answers import Answer
@@ -297,5 +297,6 @@ def test_a_server_that_fails_is_not_called_the_same() -> None:
 
 def test_the_command_line_without_speculation() -> None:
     argv = ["vllm", "serve", "m", "--port", "30000", "--speculative-config", "{}", "--dtype", "x"]
-    assert plain_argv(argv, 30001) == ["vllm", "serve", "m", "--port", "30001", "--dtype", "x"]
-    assert plain_argv(argv[:5], 1) == ["vllm", "serve", "m", "--port", "1"]
+    plain = at_port(without_speculation(argv), 30001)
+    assert plain == ["vllm", "serve", "m", "--port", "30001", "--dtype", "x"]
+    assert at_port(without_speculation(argv[:5]), 1) == ["vllm", "serve", "m", "--port", "1"]
