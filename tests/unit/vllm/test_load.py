@@ -130,8 +130,8 @@ def test_each_level_is_warmed_at_its_own_concurrency(
     settled: bool,
 ) -> None:
     client = ClockStandIn({1: [1.0, 1.0], 4: list(seconds)})
-    monkeypatch.setattr(load, "_bodies", lambda client, asked: [None])
-    monkeypatch.setattr(load, "_counters", lambda client: None)
+    monkeypatch.setattr(load, "request_bodies", lambda client, asked: [None])
+    monkeypatch.setattr(load, "read_counters", lambda client: None)
     monkeypatch.setattr(time, "monotonic", lambda: client.now)
     _, level = load.run(client, asked((1, 4), 1), lambda *level: None).levels  # type: ignore[arg-type]
     assert level["warm_up"] == pytest.approx(warm_up)
