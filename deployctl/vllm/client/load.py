@@ -66,7 +66,7 @@ def run(client: Client, load: Load, told: Told) -> Speeds:
     caches of that concurrency are paid by then, and the last round is the one that counts.
     A server that does not answer any more ends it all.
     """
-    bodies = _bodies(client, load)
+    bodies = request_bodies(client, load)
     levels: list[dict[str, Any]] = []
     for concurrency in load.concurrencies:
         told(concurrency, len(bodies))
@@ -100,11 +100,11 @@ def _agree(one: float, other: float) -> bool:
 def _round(
     client: Client, bodies: Sequence[Request], concurrency: int
 ) -> tuple[dict[str, Any], Sequence[Answer | RequestFailed]]:
-    counted = _counters(client)
+    counted = read_counters(client)
     began = time.monotonic()
     answers = client.send_all(bodies, concurrency, lambda failure: failure.kind in GONE)
     seconds = time.monotonic() - began
-    return _level(concurrency, answers, seconds, counted, _counters(client)), answers
+    return _level(concurrency, answers, seconds, counted, read_counters(client)), answers
 
 
 def _ended(
@@ -141,7 +141,8 @@ def spread(values: Sequence[float]) -> dict[str, float] | None:
     return {"p50": cuts[9], "p95": cuts[18], "max": max(values)}
 
 
-def _bodies(client: Client, load: Load) -> list[Request]:
+def request_bodies(client: Client, load: Load) -> list[Request]:
+    """The requests of a level, as the server's context has room for them."""
     window = context_window(client, load.model)
     made = []
     for number in range(load.requests):
@@ -186,7 +187,8 @@ def per_token(answer: Answer) -> float | None:
     return (answer.seconds - first) / (tokens - 1)
 
 
-def _counters(client: Client) -> Counters | None:
+def read_counters(client: Client) -> Counters | None:
+    """What /metrics counts now; None where that cannot be read."""
     try:
         return parse(client.metrics())
     except (RequestFailed, Unreadable):
