@@ -195,6 +195,17 @@ def check_skip(skip: Sequence[str], playbook: Playbook) -> None:
         )
 
 
+def numbers(option: str, text: str, least: int) -> tuple[int, ...]:
+    """The different numbers in a list such as 1,4,16, in its order; raises `UsageError`."""
+    try:
+        found = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        found = ()
+    if not found or min(found) < least:
+        raise UsageError(f"{option} {text}: write numbers from {least} on, such as 1,4,16")
+    return found
+
+
 def lock_seconds(text: str) -> float:
     """The seconds of a --lock-wait; raises `UsageError`."""
     return duration("--lock-wait", text)
