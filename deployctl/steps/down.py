@@ -8,7 +8,7 @@ from typing import Any
 from deployctl.agent.wire.answers import UnitState
 from deployctl.errors import NotReady
 from deployctl.hosts.operations import files, network, units
-from deployctl.steps import facts
+from deployctl.steps import facts, replicas
 from deployctl.steps.facts import UNIT
 from deployctl.steps.identity import FRONT, MAIN, PROXY, ROUTER, full_name, unit_home
 from deployctl.steps.interface import (
@@ -98,7 +98,7 @@ class DownStep(Step):
 
 def _own(wanted: Deployment, found: dict[str, UnitState]) -> dict[str, UnitState]:
     """The units that end: where several replicas are on a host, those of one."""
-    return {unit: found[unit] for unit in siblings.own_units(wanted, found)}
+    return {unit: found[unit] for unit in replicas.own_units(wanted, found)}
 
 
 def _running(found: Mapping[str, UnitState]) -> list[str]:

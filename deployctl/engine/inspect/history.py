@@ -10,8 +10,8 @@ from deployctl.engine.connections.connect import Connected
 from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.run import recovery
 from deployctl.hosts.operations import releases
+from deployctl.steps import replicas
 from deployctl.steps.identity import MAIN
-from deployctl.steps.servers import siblings
 
 
 def ledger(profile: Profile, last: int) -> dict[str, Any]:
@@ -20,8 +20,8 @@ def ledger(profile: Profile, last: int) -> dict[str, Any]:
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         entries = connected.session.call(releases.ledger, profile=profile.name)
         if profile.replicas.per_host > 1:
-            own = siblings.placed(profile, host)
-            entries = [one for one in entries if _of(one) in siblings.own_units(own, (_of(one),))]
+            own = replicas.placed(profile, host)
+            entries = [one for one in entries if _of(one) in replicas.own_units(own, (_of(one),))]
         damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
         return {"runs": _runs(entries)[-last:], "damaged": damaged}
 

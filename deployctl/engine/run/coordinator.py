@@ -38,7 +38,7 @@ from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies.recreate import Recreate
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import DeployError, Interrupted, UsageError
-from deployctl.steps import registry
+from deployctl.steps import registry, replicas
 from deployctl.steps.identity import MAIN, replica_unit
 from deployctl.steps.interface import STOPPED, Deployment, Step
 from deployctl.steps.servers import siblings
@@ -61,7 +61,7 @@ def deployments(profile: Profile, playbook: Playbook, options: Options) -> list[
     for name, given in options.steps.items():
         merged[name] = {**merged.get(name, {}), **given}
     return [
-        siblings.placed(
+        replicas.placed(
             profile,
             host,
             options=merged,

@@ -10,14 +10,13 @@ from typing import Any
 from deployctl.agent.wire.gpus import Gpu, Holders, UnreadableProcess
 from deployctl.hosts.operations import gpu
 from deployctl.hosts.session import Call
-from deployctl.steps import facts
+from deployctl.steps import facts, replicas
 from deployctl.steps.builds.environments import environment_key, job_id
-from deployctl.steps.facts import GPUS, UNIT, known_releases
+from deployctl.steps.facts import GPUS, UNIT, UNITS, known_releases
 from deployctl.steps.gpus import clean_options, profile_gpus
 from deployctl.steps.gpus.holders import Process, join, pid_in
 from deployctl.steps.gpus.ownership import Mine, Selection, Verdict, judge, select
 from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
-from deployctl.steps.servers import siblings
 from deployctl.vllm.serving.titles import LOOK_FOR
 
 HOLDERS = Key[Holders]("holders")
@@ -105,8 +104,8 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
 
 def _surplus(wanted: Deployment, answers: Answers) -> Iterator[Any]:
     """Processes of replicas that the profile does not have any more."""
-    known = answers.get(siblings.UNITS) or {}
-    for unit in siblings.surplus(wanted, known):
+    known = answers.get(UNITS) or {}
+    for unit in replicas.surplus(wanted, known):
         yield from known[unit]["members"]
 
 

@@ -9,6 +9,7 @@ import pytest
 from deployctl.config.host_patterns import select
 from deployctl.config.profile import Profile
 from deployctl.config.replicas import firsts, grouped
+from deployctl.steps import replicas
 from deployctl.steps.identity import replica_number
 from deployctl.steps.servers import siblings
 from tests.unit.config.test_routed import profile
@@ -59,7 +60,7 @@ def test_each_replica_has_a_port_and_gpus_of_its_own(
 ) -> None:
     build = {"source": {"release": "0.32.0"}, "target": target}
     found = spread(serve, build=build)
-    first, second = (siblings.placed(found, host) for host in found.hosts[:2])
+    first, second = (replicas.placed(found, host) for host in found.hosts[:2])
     assert (first.unit, second.unit) == ("server", "server-2")
     assert (first.profile.serve.port, second.profile.serve.port) == (8123, 8124)
     assert (first.profile.serve.gpus, second.profile.serve.gpus) == shares
@@ -68,17 +69,17 @@ def test_each_replica_has_a_port_and_gpus_of_its_own(
 
 def test_units_that_are_no_replicas_belong_to_the_first() -> None:
     found = spread()
-    first, second = (siblings.placed(found, host) for host in found.hosts[:2])
+    first, second = (replicas.placed(found, host) for host in found.hosts[:2])
     units = ["proxy", "router", "server", "server-2", "server-3"]
-    assert siblings.own_units(first, units) == ["proxy", "router", "server", "server-3"]
-    assert siblings.own_units(second, units) == ["server-2"]
-    alone = siblings.placed(profile(), profile().hosts[0])
-    assert siblings.own_units(alone, units) == units
+    assert replicas.own_units(first, units) == ["proxy", "router", "server", "server-3"]
+    assert replicas.own_units(second, units) == ["server-2"]
+    alone = replicas.placed(profile(), profile().hosts[0])
+    assert replicas.own_units(alone, units) == units
 
 
 def test_what_the_profile_has_not_any_more_is_the_firsts_to_end() -> None:
     found = spread()
-    first, second = (siblings.placed(found, host) for host in found.hosts[:2])
+    first, second = (replicas.placed(found, host) for host in found.hosts[:2])
     runs: Any = {"state": "running", "members": []}
     known = {"server": runs, "server-2": runs, "server-3": runs, "server-4": siblings.ABSENT}
     assert siblings.surplus(first, known) == ["server-3"]
