@@ -42,7 +42,7 @@ def replica_unit(number: int) -> str:
 
 
 def replica_number(unit: str) -> int | None:
-    """Which replica of a host a unit is, counted from 1; None where it is none."""
+    """Which replica of a host a unit is, counted from 1; None for any other unit."""
     if unit == MAIN:
         return 1
     found = re.fullmatch(rf"{MAIN}-([1-9][0-9]*)", unit)

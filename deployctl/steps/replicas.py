@@ -19,8 +19,8 @@ def placed(profile: Profile, host: HostSettings, **more: Any) -> Deployment:
 
 
 def own_units(wanted: Deployment, known: Iterable[str]) -> list[str]:
-    """Of the profile's units on a host those that are this replica's: the first has, beside its
-    server, all that is no replica's."""
+    """The units of a host that belong to this replica; the first one also has those that are not
+    replicas."""
     most = wanted.profile.replicas.per_host
 
     def number(unit: str) -> int:
