@@ -92,7 +92,7 @@ class RouterStep(Step):
         about = siblings.of_unit(wanted, ROUTER)
         if not _wanted_here(wanted):
             stop_unit(session, about)
-            # Its program is in nobody's use any more.
+            # Its program is not in use any more.
             session.call(files.write, path=router_file(wanted.profile.name), text="{}\n")
             return
         if not context.answers[INSTALLED]["exists"]:
