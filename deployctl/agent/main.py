@@ -199,7 +199,7 @@ def serve(
         if ended.wait(due - now):
             break
         now = time.monotonic()
-        # While this machine stood still, nobody could be heard: that does not count as silence.
+        # While this machine stood still, nothing was read: that does not count as silence.
         last = max(last + now - due, heard[0])
     # Threads may sit in a system call; the locks they hold must fall now.
     os._exit(0)
