@@ -3,7 +3,7 @@ connection.
 
 It reads its file again for each connection, so that a switch is one atomic replacement of that
 file; connections that are open stay with the unit that they began with until it has drained. With
-`hold` in the file new ones wait for its next replacement, so many seconds at most since this one;
+`hold` in the file new ones wait for its next replacement, for `hold` seconds at most;
 with `cut` open ones are closed first: whoever keeps one for further requests opens another.
 """
 

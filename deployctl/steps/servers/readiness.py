@@ -220,7 +220,7 @@ class Readiness:
         return found.evidence
 
     def _check_guard(self, unit: UnitState) -> None:
-        """Control endpoints answer whoever has the key, and nobody else."""
+        """Control endpoints answer with their key alone."""
         if not sleeping.guard(unit["argv"]):
             return
         found = self.context.session.call(operations.sleeping.guarded, **self.unit_id)

@@ -74,6 +74,7 @@ class Server:
 
     def metrics(self) -> str:
         labels = f'engine="0",model_name="{self.name}"'
+        awake = int(self.awake.is_set())
         with COUNTERS:
             lines = [
                 f'vllm:request_success_total{{{labels},finished_reason="stop"}} {self.requests}',
@@ -81,7 +82,7 @@ class Server:
                 f"vllm:num_requests_running{{{labels}}} {0 if GAUGES_LIE else self.running}",
                 f"vllm:num_requests_waiting{{{labels}}} 0",
                 f"vllm:prompt_tokens_total{{{labels}}} {self.requests * PROMPT_TOKENS}",
-                f'vllm:engine_sleep_state{{{labels},sleep_state="awake"}} {int(self.awake.is_set())}',
+                f'vllm:engine_sleep_state{{{labels},sleep_state="awake"}} {awake}',
             ]
             if self.draft_tokens:
                 spec = "vllm:spec_decode_num"
