@@ -273,6 +273,9 @@ class Step(ABC):
     """Its option that asks for it although nothing has changed, where it may end what serves."""
     runs_release: ClassVar[bool] = False
     """Whether it runs what was built, so that its failure may be the fault of that."""
+    borrows: ClassVar[bool] = False
+    """Whether it may stop what serves for a time, where it plans a change; it starts it again
+    itself, however it ends."""
     interruptible: ClassVar[bool] = True
     """Whether an interrupt ends it at once; half of any other is worse than its short rest."""
     figures: ClassVar[tuple[str, ...]] = ()

@@ -10,6 +10,7 @@ listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored w
 `start N`, `late N`: rank N of a group alone fails, or never comes ·
 `gauges`: those of requests read 0, as while a real engine hangs ·
 `wake`: it does not wake),
+STAND_IN_PACE (JSON: seconds that each answer takes, by the number of draft tokens),
 STAND_IN_TELLS (names of variables whose values it prints), STAND_IN_HANGS (a file: while it exists
 completions never come, as while a real engine hangs).
 
@@ -39,6 +40,7 @@ MASK_TOKEN = 3
 ANSWER = "def quicksort(items):\n    return sorted(items)\n"
 PROMPT_TOKENS, TOKENS = 12, 80
 COUNTERS = threading.Lock()
+PACE: dict[str, float] = json.loads(os.environ.get("STAND_IN_PACE") or "{}")
 FAULT = os.environ.get("STAND_IN_FAULT")
 GAUGES_LIE = FAULT == "gauges"
 DEV_MODE = os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
@@ -114,7 +116,7 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
     with COUNTERS:
         server.running += 1
     server.awake.wait()
-    time.sleep(float(body.get("stand_in_seconds") or 0))
+    time.sleep(float(body.get("stand_in_seconds") or PACE.get(str(server.draft_tokens), 0)))
     while body.get("stand_in_until") and not Path(body["stand_in_until"]).exists():
         time.sleep(0.02)
     while Path(os.environ.get("STAND_IN_HANGS", "/nonexistent")).exists():
