@@ -67,6 +67,8 @@ class Deployment:
     """Which unit of the profile; where it has several, `profile` has the port and GPUs of this."""
     member: Member | None = None
     """Its part in a group; None for a server of its own."""
+    resting: frozenset[tuple[int, int]] = frozenset()
+    """The processes (pid, start) of what serves, where that sleeps while this unit is started."""
     restart: str = ""
     """Why all ranks start again together, although this one may run as wanted."""
 
