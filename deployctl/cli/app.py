@@ -30,6 +30,7 @@ from deployctl.cli import (
     report,
     schedule,
     topics,
+    tune,
     watch,
 )
 from deployctl.cli.command import Commands, refused
@@ -61,6 +62,7 @@ watch.register(app)
 explain.register(app)
 releases.register(app)
 measure.register(app)
+tune.register(app)
 report.register(app)
 export.register(app)
 init.register(app)

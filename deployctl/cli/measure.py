@@ -203,7 +203,7 @@ def bench(
     Example: deployctl bench -p demo --concurrency 1,4,16
     """
     _one_of({"--profile": profile, "--url": url})
-    levels = _levels(concurrency)
+    levels = running.numbers("--concurrency", concurrency, 1)
     if url is None:
         running.perform(
             str(profile),
@@ -229,17 +229,6 @@ def bench(
         load = benches.make_load(settings, name, levels, requests)
         found = benches.of_servers(client, other, load, _leveller(quiet))
     _leave("bench", found, as_json, benches.bench_lines, checks.bench_failure(str(url), found))
-
-
-def _levels(text: str) -> tuple[int, ...]:
-    """The concurrencies in a list such as 1,4,16; raises `UsageError`."""
-    try:
-        levels = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        levels = ()
-    if not levels or min(levels) < 1:
-        raise UsageError(f"--concurrency {text}: write numbers from 1 on, such as 1,4,16")
-    return levels
 
 
 def _one_of(given: Mapping[str, object]) -> str:

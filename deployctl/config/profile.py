@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from deployctl.config import replicas as replicated
 from deployctl.config import routed
 from deployctl.config.base import NAME, Settings, misfit
 from deployctl.config.build import BuildSettings
@@ -85,6 +87,7 @@ class Profile(Settings):
     """Webhooks that are notified how a run ended."""
 
     _whole: tuple[HostSettings, ...] = PrivateAttr(())
+    _serve: ServeSettings | None = PrivateAttr(None)
 
     @property
     def everywhere(self) -> tuple[HostSettings, ...]:
@@ -106,13 +109,51 @@ class Profile(Settings):
         """Where the router reaches the replica on a host; None where nothing says that."""
         return routed.address_of(host, self.router_host, self.serve)
 
+    @property
+    def written_serve(self) -> ServeSettings:
+        """`serve` as the profile has it, where this is what one of several replicas makes of it."""
+        return self._serve or self.serve
+
+    def spread(self) -> Profile:
+        """This profile with each host once for each of its replicas, HOST/1, HOST/2 and so on."""
+        found = self.model_copy(
+            update={"hosts": replicated.spread(self.hosts, self.replicas.per_host)}
+        )
+        found._whole = tuple(replicated.spread(self.everywhere, self.replicas.per_host))
+        return found
+
+    def by_machine(self) -> Profile:
+        """This profile with each host once, whatever replicas are on it."""
+        found = self.model_copy(update={"hosts": replicated.machines(self.hosts)})
+        found._whole = tuple(replicated.machines(self.everywhere))
+        return found
+
+    def on_hosts_of(self, other: Profile) -> Profile:
+        """This profile with the hosts of another one."""
+        found = self.model_copy(update={"hosts": other.hosts})
+        found._whole = other.everywhere
+        return found
+
+    def of_replica(self, host: HostSettings) -> Profile:
+        """This profile as it is for one replica of a host, with the port and GPUs of that."""
+        if self.replicas.per_host == 1:
+            return self
+        number = host.replica
+        gpus = replicated.gpus_of(self.serve, self.build.target, self.replicas, number)
+        own = {"port": self.serve.port + number - 1, "gpus": gpus}
+        found = self.model_copy(update={"serve": self.serve.model_copy(update=own)})
+        found._serve = self.serve
+        return found
+
     @model_validator(mode="before")
     @classmethod
     def _rolls(cls, value: Any) -> Any:
         """Replicas behind a router switch one after the other, unless something else is asked."""
         if not isinstance(value, dict):
             return value
-        if value.get("router") is None and not value.get("roll"):
+        replicas = value.get("replicas")
+        several = isinstance(replicas, dict) and replicas.get("per_host", 1) != 1
+        if value.get("router") is None and not value.get("roll") and not several:
             return value
         switch = value.get("switch") or {}
         if not isinstance(switch, dict) or "strategy" in switch:
@@ -145,8 +186,9 @@ class Profile(Settings):
         if self.group is not None:
             self._one_over_all(self.group)
         self._whole = tuple(self.hosts)
+        several = self.replicas, self.switch.strategy, self.serve
         whole = self.router, self.replicas, self.switch.strategy, self.serve, self.hosts
-        refused = next(routed.misfits(*whole), None)
+        refused = next(chain(replicated.misfits(*several), routed.misfits(*whole)), None)
         if refused is not None:
             raise misfit(*refused)
         return self
@@ -158,6 +200,8 @@ class Profile(Settings):
             raise misfit(("hosts",), "a group needs two hosts or more; leave out group for one")
         if group.engine == "ray":
             self._by_ray(group)
+        if self.replicas.per_host > 1:
+            raise misfit(("replicas", "per_host"), "a group has one rank on each host")
         if self.router is not None:
             raise misfit(("router",), "replicas of groups are not supported: leave out router")
         if "roll" in self.model_fields_set:

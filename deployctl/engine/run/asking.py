@@ -103,16 +103,19 @@ class Asking:
     def _locked(self, connected: Connected, asked: Mapping[str, Question[Any]]) -> Answers:
         """Take the lock and ask in the same round trip, where the lock is free and in no order."""
         name, run = self.wanted.profile.name, self.run_record
-        take = lock.take(name, run.run, playbook=run.playbook)
+        take = lock.take(name, run.run, playbook=run.playbook, unit=self.wanted.unit)
         moving = any(question.moving for question in self._questions().values())
         in_order = self.options.lock_wait > 0 and self.turns.bound(moving)
         if in_order:
             self.turns.lock(self.record.host)
-        answers, (taken,) = ask(connected, {} if in_order else asked, [take])
+        follows = self.turns.follows(self.record.host)
+        answers, (taken,) = ask(connected, {} if in_order or follows else asked, [take])
         if isinstance(taken, RemoteError):
             self._wait(connected, taken)
         self.turns.locked(self.record.host)
-        if in_order or isinstance(taken, RemoteError):
+        if follows:
+            self.turns.after_the_one_before(self.record.host)
+        if in_order or follows or isinstance(taken, RemoteError):
             # What was answered before the other run ended is stale by the time we hold the lock.
             answers, _ = ask(connected, asked)
         return answers
@@ -183,7 +186,8 @@ class Asking:
         # The others do not stay for as long as that may take; it shares with those still to come.
         self.meeting.left(self.record.host)
         name, run = self.wanted.profile.name, self.run_record
-        waited = lock.take(name, run.run, self.options.lock_wait, run.playbook)
+        unit, wait = self.wanted.unit, self.options.lock_wait
+        waited = lock.take(name, run.run, wait, run.playbook, unit)
         with self.turns.slots.given():
             (again,) = connected.session.ask([waited])
         if isinstance(again, RemoteError):

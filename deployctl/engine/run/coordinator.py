@@ -16,6 +16,7 @@ from deployctl.cancel import Cancelled, Token, watching
 from deployctl.config.host import HostSettings
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
+from deployctl.config.replicas import firsts
 from deployctl.engine.connections.connect import Connected, ask
 from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.connections.pool import Job, Slots
@@ -37,8 +38,8 @@ from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies.recreate import Recreate
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import DeployError, Interrupted, UsageError
-from deployctl.steps import registry
-from deployctl.steps.identity import MAIN
+from deployctl.steps import registry, replicas
+from deployctl.steps.identity import MAIN, replica_unit
 from deployctl.steps.interface import STOPPED, Deployment, Step
 from deployctl.steps.servers import siblings
 from deployctl.steps.servers.ranks import member
@@ -60,12 +61,12 @@ def deployments(profile: Profile, playbook: Playbook, options: Options) -> list[
     for name, given in options.steps.items():
         merged[name] = {**merged.get(name, {}), **given}
     return [
-        Deployment(
+        replicas.placed(
             profile,
             host,
-            merged,
-            options.skip,
-            options.check_gates,
+            options=merged,
+            skip=options.skip,
+            check_gates=options.check_gates,
             member=member(profile, host.name),
         )
         for host in profile.hosts
@@ -87,7 +88,7 @@ def run(
     refuse_part(profile, playbook)
     started = datetime.now(UTC)
     names = tuple(host.name for host in profile.hosts)
-    hosts = [HostRecord(name) for name in names]
+    hosts = [HostRecord(host.name, replica_unit(host.replica)) for host in profile.hosts]
     record = RunRecord(new_run(started), profile.name, playbook.name, started, hosts)
     began = time.monotonic()
     listen = _one_at_a_time(listen)
@@ -102,7 +103,7 @@ def run(
     turns = Turns(how, placed, slots_free, options.fail_fast, profile.roll)
     routing = None if _stops(steps) and _with_router(profile) else Routing.of(profile)
     meeting = Meeting(profile, slots_free)
-    resolution = Resolution(names)
+    resolution = Resolution(firsts(profile.hosts))
     ranks = members_of(placed, steps, slots_free)
     workers = [
         Worker(
@@ -247,7 +248,7 @@ def survey(profile: Profile, playbook: Playbook, options: Options) -> list[dict[
     refuse_part(profile, playbook)
     steps = steps_of(playbook)
     wanted = {one.host.name: one for one in deployments(profile, playbook, options)}
-    resolution = Resolution(wanted)
+    resolution = Resolution(firsts(profile.hosts))
 
     free = Slots(options.parallel)
     meeting = Meeting(profile, free)

@@ -8,8 +8,8 @@ verdict on what serves, and it goes on serving.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from deployctl.engine.ledger.record import RunRecord, StepRecord
 from deployctl.engine.ledger.rollback import previous_deployment
 from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work, run_step
+from deployctl.engine.run.interruption import still_serving
 from deployctl.engine.run.plan import HostPlan, PlannedStep
 from deployctl.engine.run.together import lost
 from deployctl.errors import ConnectionLost, DeployError, RemoteError, StepError
@@ -60,7 +61,8 @@ def carry_out(
         if switches and replaces:
             work.downtime.interrupted()
         try:
-            ended = _in_turn(work, planned)
+            with _borrowed(run, work, planned):
+                ended = _in_turn(work, planned)
         except PeerFailed as error:
             return lost(work.wanted.host.name, planned.step.name, error)
         if ended.error is not None:
@@ -74,6 +76,22 @@ def carry_out(
     except PeerFailed as error:
         return lost(work.wanted.host.name, plan.steps[-1].step.name if plan.steps else "", error)
     return None
+
+
+@contextmanager
+def _borrowed(run: RunRecord, work: Work, planned: PlannedStep) -> Iterator[None]:
+    """Around a step that stops what serves and starts it again: the gap in service is noted."""
+    if not planned.step.borrows or planned.plan.status != "change":
+        yield
+        return
+    _note(run, work, "switching", step=planned.step.name)
+    work.downtime.interrupted()
+    try:
+        yield
+    finally:
+        with cancel.shielded():
+            if still_serving(work) is not None:
+                work.downtime.served()
 
 
 def _in_turn(work: Work, planned: PlannedStep) -> StepRecord:

@@ -24,6 +24,7 @@ from deployctl.engine.run import (
     interruption,
     recovery,
     rolled,
+    surplus,
     switch,
     target,
     together,
@@ -105,7 +106,7 @@ class Worker(Asking):
             self.listen(events.HostStarted(self.record.host, time.monotonic() - began))
             cancel.check()
             self._carry_out(connected, answers)
-        except PeerFailed as error:
+        except (PeerFailed, HeldBack) as error:
             self.record.held_back = str(error)
         except Unanswered as error:
             self.record.error = unanswered(self.record.host, error)
@@ -309,6 +310,7 @@ class Worker(Asking):
             self.members.at(self.record.host).meet("staged")
         except PeerFailed as error:
             raise HeldBack(str(error)) from error
+        surplus.end(work, self.replica.routing if self.replica else None)
         if self.replica is not None:
             self.replica.leave(work)
 

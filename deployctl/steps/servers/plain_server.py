@@ -1,4 +1,4 @@
-"""The served release once more, without speculation, beside it: to compare with."""
+"""The served release once more with another command line, beside it: to compare with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAIN = "plain-"
 
 
 def left_over(units: Iterable[str]) -> list[str]:
-    """The plain servers among a profile's units. While its lock is held, they are of runs that
+    """The second servers among a profile's units. While its lock is held, they are of runs that
     died."""
     return [unit for unit in units if unit.startswith(PLAIN)]
 
@@ -40,18 +40,30 @@ def plain_server(context: Context, step: str) -> Iterator[Client]:
 
     Raises `Undecided` where it does not start: most GPUs have no memory left beside what serves.
     """
+    advice = "compare with a server of your own: deployctl bench --url URL --plain-url URL"
+    argv = without_speculation(launched(context)["argv"])
+    with second_server(context, step, argv, "without speculation", advice) as client:
+        yield client
+
+
+@contextmanager
+def second_server(
+    context: Context, step: str, argv: Sequence[str], called: str, advice: str
+) -> Iterator[Client]:
+    """A client of the same release started with another command line on a free port; it is stopped
+    at the end, whatever happens. `called` names it in sentences. Raises `Undecided` with this
+    advice where it does not start."""
     profile = context.wanted.profile
     # A name of its own each time: nothing of another run may be stopped or removed.
     unit: UnitId = {"profile": profile.name, "unit": f"{PLAIN}{token_hex(4)}"}
     port = _free_port(context)
-    launch = _launch(context)
-    context.progress("start", f"the same without speculation, port {port}")
+    context.progress("start", f"the same server {called}, port {port}")
     try:
         context.session.call(
             units.start,
             **unit,
-            argv=plain_argv(launch["argv"], port),
-            env=launch["env"],
+            argv=at_port(argv, port),
+            env=launched(context)["env"],
             secrets=_secrets(profile.serve.api_key is not None, api_key(profile)),
             release=context.release.release,
             grace=profile.serve.stop_grace,
@@ -63,24 +75,47 @@ def plain_server(context: Context, step: str) -> Iterator[Client]:
             if not context.wanted.host.local:
                 url = stack.enter_context(Tunnel(context.session, address, port)).url
             client = stack.enter_context(Client(url, api_key(profile)))
-            _wait(context, step, unit, client)
+            try:
+                _wait(context, unit, client)
+            except _Ended as ended:
+                what = f"the server {called} did not start: {ended}"
+                why = _why(context, unit)
+                raise Undecided(context.wanted.host.name, step, what, why, advice) from None
             yield client
     finally:
-        context.session.call(units.stop, **unit, grace=profile.serve.stop_grace)
+        _end(context, unit)
+
+
+def _end(context: Context, unit: UnitId) -> None:
+    with cancel.shielded():
+        context.session.call(units.stop, **unit, grace=context.wanted.profile.serve.stop_grace)
         context.session.call(files.remove_tree, path=unit_home(unit))
 
 
-def plain_argv(argv: Sequence[str], port: int) -> list[str]:
-    """A server's command line without speculation, on another port."""
+def remove_left_over(context: Context, found: Iterable[str]) -> None:
+    """Stop and remove the second servers of runs that died, among a profile's units."""
+    for name in left_over(found):
+        _end(context, {"profile": context.wanted.profile.name, "unit": name})
+
+
+def without_speculation(argv: Sequence[str]) -> list[str]:
+    """A server's command line without speculation."""
     made = list(argv)
     if SPECULATION in made:
         at = made.index(SPECULATION)
         del made[at : at + 2]
+    return made
+
+
+def at_port(argv: Sequence[str], port: int) -> list[str]:
+    """A server's command line with another port."""
+    made = list(argv)
     made[made.index("--port") + 1] = str(port)
     return made
 
 
-def _launch(context: Context) -> dict[str, Any]:
+def launched(context: Context) -> dict[str, Any]:
+    """How the server of the release is started: argv and env."""
     path = f"{context.release.directory}/launch.json"
     file = context.session.call(files.read, path=path)
     launch: dict[str, Any] = json.loads(file["text"] or "")
@@ -102,9 +137,12 @@ def _free_port(context: Context) -> int:
     )
 
 
-def _wait(context: Context, step: str, plain: UnitId, client: Client) -> None:
-    """Until it lists its models; a start that ends or lasts too long is undecided."""
-    host = context.wanted.host.name
+class _Ended(Exception):
+    """A start that ended or lasts too long; the message is its state."""
+
+
+def _wait(context: Context, plain: UnitId, client: Client) -> None:
+    """Until it lists its models; raises `_Ended`."""
     deadline = time.monotonic() + context.wanted.profile.serve.ready.stall
     while True:
         try:
@@ -114,13 +152,7 @@ def _wait(context: Context, step: str, plain: UnitId, client: Client) -> None:
             pass
         unit = context.session.call(units.state, **plain)
         if unit["state"] not in ("starting", "running") or time.monotonic() > deadline:
-            raise Undecided(
-                host,
-                step,
-                f"the server without speculation did not start: it is {unit['state']}",
-                _why(context, plain),
-                "compare with a server of your own: deployctl bench --url URL --plain-url URL",
-            )
+            raise _Ended(f"it is {unit['state']}")
         cancel.sleep(POLL)
 
 

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from deployctl.agent.wire.answers import UnitState
 from deployctl.config.switch import SwitchSettings
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Call
+from deployctl.steps import replicas
+from deployctl.steps.facts import UNITS
 from deployctl.steps.identity import FRONT, MAIN, SLOTS
-from deployctl.steps.interface import Answers, Deployment, Key, Question
+from deployctl.steps.interface import Answers, Deployment, Question
 from deployctl.steps.servers.process import RUNNING
 
-UNITS = Key[dict[str, UnitState]]("units")
+__all__ = ["UNITS"]
+
 BEHIND = "127.0.0.1"
 """Where a unit listens that clients reach through another one."""
+
+
+def runs_here(wanted: Deployment, answers: Answers, unit: str) -> bool:
+    """Whether one of the profile's units runs that is this replica's to end."""
+    known = answers.get(UNITS) or {}
+    return unit in replicas.own_units(wanted, known) and runs(known[unit])
+
+
+def surplus(wanted: Deployment, known: Mapping[str, UnitState]) -> list[str]:
+    """The replicas that run on a host and that the profile does not have any more; each host's
+    first replica ends them."""
+    return [unit for unit in replicas.surplus(wanted, known) if runs(known[unit])]
 
 
 def of_unit(wanted: Deployment, unit: str) -> Deployment:

@@ -25,7 +25,7 @@ Told = Callable[[int, int], None]
 ROUNDS = 6
 """Rounds of a level at most."""
 AGREE = 0.1
-"""Two rounds agree where the slower one is at most this share slower."""
+"""Two rounds agree where the slower one is at most this share slower than the other."""
 GONE = ("timeout", "stalled", "refused")
 """Ends of a request after which more requests would only wait."""
 
@@ -62,11 +62,11 @@ class Speeds:
 def run(client: Client, load: Load, told: Told) -> Speeds:
     """Ask the same prompts at every level, each warmed at its own concurrency.
 
-    A level is asked in rounds until one is not faster than the round before: compilation, graphs
-    and caches of that concurrency are paid by then, and the last round is the one that counts.
+    A level is asked in rounds until one agrees with the round before: compilation, graphs and
+    caches of that concurrency are paid by then, and the last round is the one that counts.
     A server that does not answer any more ends it all.
     """
-    bodies = _bodies(client, load)
+    bodies = request_bodies(client, load)
     levels: list[dict[str, Any]] = []
     for concurrency in load.concurrencies:
         told(concurrency, len(bodies))
@@ -86,21 +86,25 @@ def _warmed(
     while True:
         level, answers = _round(client, bodies, concurrency)
         speed = level["tokens_per_second"]
-        settled = bool(before) and speed is not None and speed <= before[-1] * (1 + AGREE)
+        settled = bool(before) and speed is not None and _agree(speed, before[-1])
         ended = _ended(client, concurrency, answers)
         if settled or ended is not None or len(before) + 1 >= ROUNDS:
             return level | {"warm_up": before, "settled": settled}, ended
         before.append(speed or 0.0)
 
 
+def _agree(one: float, other: float) -> bool:
+    return min(one, other) >= max(one, other) * (1 - AGREE)
+
+
 def _round(
     client: Client, bodies: Sequence[Request], concurrency: int
 ) -> tuple[dict[str, Any], Sequence[Answer | RequestFailed]]:
-    counted = _counters(client)
+    counted = read_counters(client)
     began = time.monotonic()
     answers = client.send_all(bodies, concurrency, lambda failure: failure.kind in GONE)
     seconds = time.monotonic() - began
-    return _level(concurrency, answers, seconds, counted, _counters(client)), answers
+    return _level(concurrency, answers, seconds, counted, read_counters(client)), answers
 
 
 def _ended(
@@ -137,7 +141,8 @@ def spread(values: Sequence[float]) -> dict[str, float] | None:
     return {"p50": cuts[9], "p95": cuts[18], "max": max(values)}
 
 
-def _bodies(client: Client, load: Load) -> list[Request]:
+def request_bodies(client: Client, load: Load) -> list[Request]:
+    """The requests of a level, as the server's context has room for them."""
     window = context_window(client, load.model)
     made = []
     for number in range(load.requests):
@@ -182,7 +187,8 @@ def per_token(answer: Answer) -> float | None:
     return (answer.seconds - first) / (tokens - 1)
 
 
-def _counters(client: Client) -> Counters | None:
+def read_counters(client: Client) -> Counters | None:
+    """What /metrics counts now; None where that cannot be read."""
     try:
         return parse(client.metrics())
     except (RequestFailed, Unreadable):

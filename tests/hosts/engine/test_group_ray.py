@@ -47,7 +47,7 @@ def foreign(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text("theirs", encoding="ascii")
-    argv = [sys.executable, RAY, "start", "--head", "--block", "--node-ip-address=127.0.0.1"]
+    argv = [sys.executable, str(RAY), "start", "--head", "--block", "--node-ip-address=127.0.0.1"]
     env = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     ports = [f"--port={free_port()}", "--num-gpus=1"]
     with subprocess.Popen([*argv, *ports], env=env) as process:

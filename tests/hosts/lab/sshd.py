@@ -89,6 +89,8 @@ class Sshd:
             "known_hosts": str(self.known_hosts),
             # None of the ssh_config, keys and agent of whoever runs the tests.
             "config_file": str(self.config_file()),
+            # However busy this machine is.
+            "connect_timeout": 60,
             **changes,
         }
 

@@ -154,7 +154,7 @@ class ServedHost:
         self.make_environment()
 
     def profile(self, *sets: str) -> Profile:
-        return load_profile(str(self.profile_file), sets=list(sets), environ={}).profile
+        return load_profile(str(self.profile_file), sets=list(sets), environ={}).profile.spread()
 
     def blue_green(self, blue: int, green: int) -> None:
         """Give the profile two slots, at these ports."""

@@ -65,17 +65,23 @@ def send(address: str, **said: Any) -> tuple[Any, socket.socket]:
     return json.loads(connection.makefile("r").readline()), connection
 
 
+def asked(address: str) -> Any:
+    """The nodes that have joined, or a refusal."""
+    answer, connection = send(address)
+    connection.close()
+    return answer
+
+
 def init(address: str, **_: Any) -> None:
     """Connect to a cluster."""
-    answer, _ = send(address)
-    if answer == "InvalidAuthToken":
-        raise RuntimeError(answer)
+    if asked(address) == "InvalidAuthToken":
+        raise RuntimeError("InvalidAuthToken")
     cluster.append(address)
 
 
 def nodes() -> list[dict[str, Any]]:
     """All nodes of the cluster."""
-    found, _ = send(cluster[0])
+    found = asked(cluster[0])
     return [
         {"NodeManagerAddress": at, "Alive": True, "Resources": {"GPU": gpus}}
         for at, gpus in found.items()
@@ -84,7 +90,7 @@ def nodes() -> list[dict[str, Any]]:
 
 def available_resources() -> dict[str, float]:
     """What is free of all nodes."""
-    found, _ = send(cluster[0])
+    found = asked(cluster[0])
     return {"GPU": sum(found.values())}
 
 

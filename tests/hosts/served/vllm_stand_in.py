@@ -9,6 +9,7 @@ Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`:
 listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves ·
 `start N`, `late N`: rank N of a group alone fails, or never comes ·
 `gauges`: those of requests read 0, as while a real engine hangs),
+STAND_IN_PACE (JSON: seconds that each answer takes, by the number of draft tokens),
 STAND_IN_TELLS (names of variables whose values it prints), STAND_IN_HANGS (a file: while it exists
 completions never come, as while a real engine hangs).
 """
@@ -31,6 +32,7 @@ MASK_TOKEN = 3
 ANSWER = "def quicksort(items):\n    return sorted(items)\n"
 PROMPT_TOKENS, TOKENS = 12, 80
 COUNTERS = threading.Lock()
+PACE: dict[str, float] = json.loads(os.environ.get("STAND_IN_PACE") or "{}")
 GAUGES_LIE = os.environ.get("STAND_IN_FAULT") == "gauges"
 
 
@@ -98,7 +100,7 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
     the file `stand_in_until`. A stream waits `stand_in_pause` seconds after each event."""
     with COUNTERS:
         server.running += 1
-    time.sleep(float(body.get("stand_in_seconds") or 0))
+    time.sleep(float(body.get("stand_in_seconds") or PACE.get(str(server.draft_tokens), 0)))
     while body.get("stand_in_until") and not Path(body["stand_in_until"]).exists():
         time.sleep(0.02)
     while Path(os.environ.get("STAND_IN_HANGS", "/nonexistent")).exists():

@@ -1,0 +1,95 @@
+"""A tuning in words: a table for each concurrency, what won and by how much, what to set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+HEAD = "  draft tokens  tokens/s  interval          than the fastest         length  requests"
+
+
+def sentence(evidence: Mapping[str, Any]) -> str:
+    """What came of it, in one line."""
+    return "; ".join(_won(level, evidence["current"]) for level in evidence["levels"])
+
+
+def lines(evidence: Mapping[str, Any]) -> Iterator[str]:
+    """All that was measured, and the line to set."""
+    for level in evidence["levels"]:
+        yield f"{level['concurrency']} at once"
+        yield HEAD
+        yield from (_row(one, evidence["current"]) for one in level["candidates"])
+        if level["drift"] is not None:
+            yield (
+                f"  the serving value measured again at the end: {level['drift']:+.1%}; a smaller "
+                "lead may be the machine's"
+            )
+    for one in evidence["failed"]:
+        yield f"{_called(one['value'])}: not measured: {one['why'].splitlines()[0]}"
+    if evidence["other_tokens"]:
+        yield (
+            f"what serves made {evidence['other_tokens']} tokens for its clients meanwhile: this "
+            "is not the speed of an idle host"
+        )
+    yield from _proposal(evidence)
+
+
+def _proposal(evidence: Mapping[str, Any]) -> Iterator[str]:
+    current = evidence["current"]
+    values = {one["value"] for one in evidence["chosen"]}
+    if evidence["propose"]:
+        sets = " ".join(f"--set {_quoted(one)}" for one in evidence["propose"])
+        yield f"nothing was changed; to use it: deployctl up -p {evidence['profile']} {sets}"
+        if len(values) > 1:
+            yield (
+                "  the borders between measured concurrencies are halfway; measure the schedule "
+                "itself: deployctl bench"
+            )
+    elif values == {current}:
+        yield f"nothing was changed; keep {_called(current)}"
+    else:
+        chosen = ", ".join(
+            f"{_called(one['value'])} for {one['concurrency']} at once"
+            for one in evidence["chosen"]
+        )
+        yield f"nothing was changed; choose for the load that you expect: {chosen}"
+
+
+def _quoted(one: str) -> str:
+    return f"'{one}'" if " " in one or "[" in one else one
+
+
+def _won(level: Mapping[str, Any], current: int) -> str:
+    at, best = f"{level['concurrency']} at once", level["best"]
+    name = _called(best)
+    if level["verdict"] == "change":
+        return f"{at}: {name} is fastest, {_share(level['gain'])} above {_called(current)}"
+    if level["verdict"] == "unclear":
+        return f"{at}: no value is clearly faster than {_called(current)}"
+    if level["ahead"] is None:
+        return f"{at}: {name} alone was measured"
+    return f"{at}: {name} stays, {_share(level['ahead'])} above {_called(level['second'])}"
+
+
+def _row(one: Mapping[str, Any], current: int) -> str:
+    value = f"{one['value'] or 'none'}{' (now)' if one['value'] == current else ''}"
+    found, length = one["interval"], one["mean_acceptance_length"]
+    between = "-" if found is None else f"{found['low']:.1f} to {found['high']:.1f}"
+    behind = "fastest" if one["behind"] is None else _share(one["behind"])
+    ended = ", cannot win" if one["stopped_early"] else ""
+    return (
+        f"  {value:<12}  {one['tokens_per_second'] or 0.0:>8.1f}  {between:<16}  {behind:<23}  "
+        f"{'-' if length is None else f'{length:.2f}':>6}  {one['requests']}{ended}"
+    )
+
+
+def _share(lead: Mapping[str, Any]) -> str:
+    found = lead["interval"]
+    if lead["share"] is None:
+        return "unknown"
+    between = "" if found is None else f" ({found['low']:+.1%} to {found['high']:+.1%})"
+    return f"{lead['share']:+.1%}{between}"
+
+
+def _called(value: int) -> str:
+    return f"{value} draft token{'' if value == 1 else 's'}" if value else "no speculation"
