@@ -174,6 +174,8 @@ class Profile(Settings):
                 "acceptance needs a drafter: without speculation nothing is accepted",
             )
         slots = [slot for slot in (self.switch.blue, self.switch.green) if slot is not None]
+        if self.switch.strategy == "sleep":
+            self._able_to_sleep()
         if any(slot.port == self.serve.port for slot in slots):
             raise misfit(
                 ("switch",), "serve.port is the front's, the slots need ports of their own"
@@ -192,6 +194,28 @@ class Profile(Settings):
         if refused is not None:
             raise misfit(*refused)
         return self
+
+    def _able_to_sleep(self) -> None:
+        """What vLLM's sleep mode asks of the rest of the profile."""
+        if self.build.target == "cpu":
+            raise misfit(
+                ("switch", "strategy"), "sleep needs a CUDA build: vLLM's CPU build cannot sleep"
+            )
+        if self.switch.blue is None and self.serve.port > 65533:
+            raise misfit(
+                ("switch",), "the slots' ports would be above 65535: give both, blue and green"
+            )
+        for name in ("middleware", "enable-sleep-mode", "uds"):
+            if any(key.replace("_", "-") == name for key in self.serve.args):
+                raise misfit(
+                    ("serve", "args"),
+                    f"{name} is deployctl's own with strategy sleep: leave it out",
+                )
+        if "VLLM_SERVER_DEV_MODE" in self.serve.env:
+            raise misfit(
+                ("serve", "env", "VLLM_SERVER_DEV_MODE"),
+                "it is deployctl's own with strategy sleep: leave it out",
+            )
 
     def _one_over_all(self, group: GroupSettings) -> None:
         """What a group asks of the rest of the profile."""

@@ -213,10 +213,13 @@ class CleanStep(Step):
             mib = ", ".join(f"GPU {index[u]}: {m} MiB" for u, m in event["memory"].items())
             context.progress("memory", mib)
 
+        below = clean.free_below_mib
+        if now.resting:
+            below = max(below, clearing.room(context.wanted, now))
         settle = Call(
             gpu.settle,
             uuids=list(index),
-            below=clean.free_below_mib,
+            below=below,
             limit=clean.settle,
             still=STILL if held else clean.settle,
         )

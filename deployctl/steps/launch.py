@@ -29,7 +29,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers import ranks, ray, warming
+from deployctl.steps.servers import ranks, ray, sleeping, warming
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values, unset_secrets
 from deployctl.steps.servers.serving import objections
@@ -139,6 +139,7 @@ class LaunchStep(Step):
             "release": context.release.release,
             "grace": serve.stop_grace,
             "supervisor": serve.supervisor,
+            "guard": sleeping.guard(launch["argv"]),
             **{key: launch[key] for key in OWN if key in launch},
         }
 

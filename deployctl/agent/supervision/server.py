@@ -4,6 +4,7 @@ Directory of a server (`@/profiles/PROFILE/units/UNIT/server`)::
 
     spec.json      argv, env, cwd, log, release, limits, watched files
     secrets.json   secret variables, mode 0600
+    asleep.json    the process that sleeps, see sleeping.py
     kept           present once the start was proven: from then on failures are restarted;
                    holds the process that was proven
     record.json    what the supervisor did: state, pid, start, rc, restarts, loaded, liveness
@@ -248,7 +249,12 @@ class ServerSupervisor(Supervisor):
             log.write(("deployctl: %s\n" % text).encode("utf-8", "surrogateescape"))
 
     def may_restart(self) -> bool:
-        """Only what was proven once is restarted, and not more often than the limits say."""
+        """Only what was proven once is restarted, and not more often than the limits say; nor what
+        slept: the memory of its GPUs is its successor's."""
+        mark = read_json(self.file("asleep.json")) or {}
+        if mark and all(mark.get(name) == self.record.get(name) for name in ("pid", "start")):
+            self.tell("it ended in its sleep and is not restarted")
+            return False
         now = time.monotonic()
         self.failures = [t for t in self.failures if now - t < self.limits["window"]]
         self.failures.append(now)

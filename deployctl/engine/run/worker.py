@@ -158,9 +158,14 @@ class Worker(Asking):
                 courier=self.meeting,
                 peers=self.members.at(self.record.host),
             )
+            if self.pair is not None and self.pair.how:
+                self.listen(events.StepNote(self.record.host, "switch", self.pair.how))
             self.meeting.attend(work.context("share"))
             self.record.release = work.release.release
             dead = self._close_dead(work)
+            if self.pair is not None:
+                self.pair.recover(work, plan, dead)
+                work.resting = self.pair.resting
             if plan.idle and _points_right(work, plan) and not self.astray:
                 for planned in plan.steps:
                     run_step(work, planned)
@@ -252,7 +257,8 @@ class Worker(Asking):
         self.members.failed(self.record.host, TRY, failure.what)
         failed_release.keep(self.run_record, work, failure)
         if work.beside and self.pair is not None:
-            self.pair.give_up(work, plan, failure, self.options.keep_failed)
+            keep = self.options.keep_failed
+            self.pair.give_up(self.run_record, work, plan, failure, keep)
             return
         astray = dead is not None and dead.phase != "staging"
         if not self._goes_back(work, plan, switch.may_restore(work, plan, failure, astray)):

@@ -8,12 +8,14 @@ from typing import Any
 from deployctl import cancel
 from deployctl.agent.wire.answers import Listener, LogPart, Process, UnitState, UnitStopped
 from deployctl.errors import NotReady
+from deployctl.hosts import operations
 from deployctl.hosts.operations import gpu, network, units
 from deployctl.hosts.session import Call, known
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
 from deployctl.steps.member import PeerFailed
 from deployctl.steps.models.loaded_drafter import loaded_drafter
+from deployctl.steps.servers import sleeping
 from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
@@ -62,6 +64,7 @@ class Readiness:
         self._check_name()
         drafter = self._check_drafter(unit)
         completion = self._complete(unit)
+        self._check_guard(unit)
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
             raise self._failure("the server restarted during the check", last)
@@ -215,6 +218,20 @@ class Readiness:
         if found.note:
             self.context.log(found.note)
         return found.evidence
+
+    def _check_guard(self, unit: UnitState) -> None:
+        """Control endpoints answer with their key alone."""
+        if not sleeping.guard(unit["argv"]):
+            return
+        found = self.context.session.call(operations.sleeping.guarded, **self.unit_id)
+        if found != {"without_key": 404, "with_key": 200}:
+            raise self._failure(
+                f"its control endpoints are not guarded: without their key /is_sleeping answers "
+                f"{found['without_key']}, with it {found['with_key']}",
+                unit,
+                next="set switch.strategy: recreate, and please report it",
+                known=False,
+            )
 
     def _complete(self, unit: UnitState) -> dict[str, Any]:
         body = {
