@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -285,12 +284,3 @@ class Step(ABC):
     ) -> StepError:
         """This step's failure on this host, to be raised."""
         return self.failure(context.wanted.host.name, self.name, what, why, next, evidence)
-
-
-@contextmanager
-def blocked_as(step: Step, context: Context) -> Iterator[None]:
-    """Turn an answer that is missing while applying into the step's own failure."""
-    try:
-        yield
-    except Unanswered as error:
-        raise step.fail(context, "an answer is missing", str(error)) from error

@@ -40,6 +40,8 @@ MARK = "DEPLOYCTL_SERVER"
 """The variable by which a server's processes are known, whatever session they made."""
 KEY = "VLLM_API_KEY"
 """The variable in which a server finds the key that requests must carry."""
+SCRATCH = "DEPLOYCTL_SCRATCH"
+"""The variable in which a server finds the folder of its own that it asked for."""
 SETTLE = 5.0
 """Seconds that the rest of a server's session gets to end after its main process has."""
 
@@ -147,10 +149,14 @@ class ServerSupervisor(Supervisor):
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         secrets = self.secrets()
         try:
+            env = dict(self.spec["env"])
+            if self.spec.get("scratch"):
+                watching.empty_folder(self.spec["scratch"])
+                env[SCRATCH] = self.spec["scratch"]
             with open(self.spec["log"], "ab") as log:
                 child = self.spawn(
                     self.spec["argv"],
-                    self.spec["env"],
+                    env,
                     secrets,
                     cwd=self.spec["cwd"],
                     umask=self.spec.get("umask", USUAL_UMASK),
@@ -206,6 +212,7 @@ class ServerSupervisor(Supervisor):
             self.note("ending", rc=ended)
         grace = 0.0 if ended is None or hung else SETTLE
         processes.stop_all(lambda: family(child.pid, self.spec["serial"]), grace)
+        watching.remove_folder(self.spec.get("scratch"))
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()
         return rc

@@ -70,6 +70,7 @@ def start(
     run_as: Optional[RunAs] = None,
     liveness: Optional[Liveness] = None,
     bond: Optional[BondSpec] = None,
+    scratch: bool = False,
     guard: str = "",
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
@@ -77,7 +78,8 @@ def start(
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
     after failures only from `keep` on, and watched for life (None: not at all). `run_as` is another
     user, where the agent may choose one. Where a process waits for this very start, it serves;
-    else `plain` says why none does. With the text of a `guard` it has control endpoints, for
+    else `plain` says why none does. `scratch` gives it a folder of its own, which DEPLOYCTL_SCRATCH
+    names and which ends with it; with the text of a `guard` it has control endpoints, for
     `sleeping`. Errors: `running` where one runs already, `not-started` where
     no process came to be, `cancelled` where it was given up before.
     """
@@ -101,6 +103,7 @@ def start(
         "limits": dict(LIMITS, **(limits or {})),
         "liveness": liveness,
         "bond": bond,
+        "scratch": watching.folder_name() if scratch else None,
     }
     with files.alone():
         now, before = unit_state(files), files.spec() or {}
@@ -111,6 +114,7 @@ def start(
         if now["state"] in ("running", "starting") or now["members"]:
             said = "unit %s runs already, pid %s" % (files.name, now["pid"])
             raise AgentError("running", said, now)
+        watching.remove_folder(before.get("scratch"))
         if call.cancelled.is_set():
             raise AgentError("cancelled", "the start of unit %s was given up" % files.name)
         taken, plain = _start_warm(call, files, spec, secrets, before)

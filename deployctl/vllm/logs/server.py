@@ -58,11 +58,6 @@ def explain(text: str, known: Sequence[Cause] = causes.SERVER) -> Explanation:
     return Explanation("", "", "", ())
 
 
-def decisive(text: str) -> tuple[str, ...]:
-    """The lines that say why, first cause first."""
-    return explain(text).lines
-
-
 def _starts(lines: list[Line]) -> list[list[Line]]:
     """The log of each start: supervisors and containers write several into one file."""
     begins = [0]
