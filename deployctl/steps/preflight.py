@@ -31,6 +31,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.servers import siblings, sleeping
 from deployctl.steps.servers.process import strangers
+from deployctl.steps.servers.ranks import processes_here
 from deployctl.vllm.builds.libraries import NUMA, where
 
 GIB = 1 << 30
@@ -87,7 +88,7 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
         yield port(wanted, answers)
     yield from slots(wanted, answers)
     yield from tools(wanted, answers)
-    yield from fitness.findings(wanted, answers)
+    yield from fitness.findings(wanted, answers, processes_here(wanted.profile))
 
 
 def amount(check: str, measured: int | None, unknown: Unknown | None, needed: int) -> Finding:

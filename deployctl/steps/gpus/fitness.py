@@ -13,7 +13,6 @@ from deployctl.steps.facts import GPUS
 from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding
 from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
-from deployctl.steps.servers.ranks import processes_here
 
 HOST = Key[Passthrough]("preflight.host")
 NODE = Key[Passthrough]("preflight.node")
@@ -40,15 +39,16 @@ def _node_questions(wanted: Deployment) -> list[Question[Any]]:
     return [Question(NODE, call, where="node")]
 
 
-def findings(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
-    """Every finding, in the order in which people read them. Pure."""
-    yield _present(wanted, answers)
+def findings(wanted: Deployment, answers: Answers, each: int) -> Iterator[Finding]:
+    """Every finding, in the order in which people read them; of a group, with so many processes on
+    each host. Pure."""
+    yield _present(wanted, answers, each)
     yield from _remarks(wanted, answers)
     if profile_gpus.uses_gpus(wanted):
-        yield from _passthrough(wanted, answers)
+        yield from _passthrough(wanted, answers, each)
 
 
-def _present(wanted: Deployment, answers: Answers) -> Finding:
+def _present(wanted: Deployment, answers: Answers, each: int) -> Finding:
     """GPUs where the deployment runs on them; their absence is fine for any other."""
     if not profile_gpus.uses_gpus(wanted):
         return Finding("gpu", "ok", profile_gpus.words(answers), "none")
@@ -66,7 +66,6 @@ def _present(wanted: Deployment, answers: Answers) -> Finding:
         words = profile_gpus.words(answers)
         say = f"no GPU, and build.target is cuda ({words})"
         return Finding("gpu", "failed", words, needed, say)
-    each = processes_here(wanted.profile)
     if wanted.member is not None and len(found) < each:
         say = f"the group has {each} processes on each host, and this one has {len(found)} GPUs"
         return Finding("gpu", "failed", found, each, say)
@@ -90,7 +89,7 @@ def _minors(wanted: Deployment, answers: Answers) -> frozenset[int] | None:
     return minors if len(minors) == len(found) else None
 
 
-def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
+def _passthrough(wanted: Deployment, answers: Answers, each: int) -> Iterator[Finding]:
     keys: list[Key[Any]] = [HOST, CUDA, *([NODE] if wanted.host.node is not None else [])]
     for key in keys:
         unknown = answers.unknown(key)
@@ -109,7 +108,7 @@ def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
         yield from passthrough.nodes(host, "container")
     yield from passthrough.versions(node, host)
     yield from compatibility.findings(wanted, answers, host["module"] or node["module"])
-    yield from passthrough.shm(host, processes_here(wanted.profile), behind)
+    yield from passthrough.shm(host, each, behind)
     conf = node["conf"]
     conf_path = conf["path"] if conf else "the container's conf"
     yield from passthrough.cuda(answers[CUDA], conf_path)
