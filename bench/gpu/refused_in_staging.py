@@ -103,7 +103,9 @@ def tried(profile: str, change: str, words: str, port: int, model: str) -> dict[
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", required=True)
-    parser.add_argument("--torch", required=True, help="a Python that has torch, to hold memory")
+    parser.add_argument(
+        "--torch", required=True, help="a Python with torch that no release uses, to hold memory"
+    )
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--port", type=int, default=30000)
     parser.add_argument("--model", default="tiny")

@@ -4,11 +4,11 @@
 
 Runs on the GPU host itself (`hosts: [local]`), where the profile is deployed, or is deployed first.
 
-- rehearsal: another release is rehearsed beside what serves. CUDA is not initialised,
-  /dev/nvidia-uvm is not opened, and the GPU's memory in use, read every 0.1 s, grows by at most
-  SLACK MiB.
-- acceptance: the whole prompt set is asked once; every other seed's measurement, which may stop
-  early, has an interval that holds the whole set's mean acceptance length.
+- rehearsal: another release is rehearsed beside what serves. The GPU's memory in use, read every
+  0.1 s, grows by at most SLACK MiB.
+- acceptance: the whole prompt set is asked once; measurements in other orders, which may stop
+  early, have intervals that hold the whole set's mean acceptance length, but for MISSES of them: at
+  95 %, more of ten miss by chance once in a hundred such runs.
 - bench: two runs at the same levels settle, and agree within 10 % at each.
 - hung: with the engine core stopped, /health answers 200, `status` says within half a minute that
   the server does not generate and is not healthy, and does not exit with 0; afterwards it does.
@@ -32,7 +32,8 @@ from typing import Any
 
 SLACK = 16
 """MiB by which an idle server's own use may move."""
-SEEDS = (1, 2, 3, 4, 5)
+SEEDS = range(1, 11)
+MISSES = 2
 LEVELS = "1,4,16"
 AGREE = 0.1
 ENGINE = "VLLM::EngineCor"
@@ -84,7 +85,6 @@ def rehearsal(given: argparse.Namespace) -> dict[str, Any]:
     memory.join()
     found = evidence(report, "rehearse")
     grown = max(memory.values) - before
-    quiet = found.get("cuda") is False and "/dev/nvidia-uvm" not in found.get("devices", ())
     return {
         "exit": code,
         "outcome": found.get("outcome"),
@@ -94,7 +94,7 @@ def rehearsal(given: argparse.Namespace) -> dict[str, Any]:
         "grown_mib": grown,
         "looks": len(memory.values),
         "seconds": seconds,
-        "good": code == 0 and found.get("outcome") == "accepted" and quiet and grown <= SLACK,
+        "good": code == 0 and found.get("outcome") == "accepted" and grown <= SLACK,
     }
 
 
@@ -116,7 +116,7 @@ def acceptance(given: argparse.Namespace) -> dict[str, Any]:
         "whole": value,
         "requests": whole["requests"],
         "intervals": spans,
-        "good": all(low <= value <= high for _, low, high in spans),
+        "good": sum(not low <= value <= high for _, low, high in spans) <= MISSES,
     }
 
 

@@ -1,14 +1,21 @@
 """Warm starts on a GPU: how long nobody is answered, and whether they do what plain ones do.
 
     python bench/gpu/warm.py --profile bench/gpu/tiny-patched.yaml --rounds 1 --starts 20
+    python bench/gpu/warm.py --profile … --rounds 0 --starts 100 --lanes 4 \
+        --set serve.gpu_memory_utilization=0.2 --set serve.args.kv-cache-memory-bytes=4G
 
 Runs on the GPU host itself (`hosts: [local]`), where the profile is deployed, or is deployed first.
 
 - gaps: `up` with another release, plain and warm in turn, while a client asks for a completion
   every 0.1 s: its longest wait between two answers, and what the report says.
 - starts: as many servers one after the other, each by a process that imported all and waited, while
-  the next ones are warmed. Each answers the same prompts as the plain server did, in the same
-  words, and with as many accepted tokens; one that takes longer than LIMIT seconds hangs.
+  the next ones are warmed; in as many lanes at once as are asked for, each with a port of its own
+  (vLLM's memory profiling refuses neighbours that free memory, a fixed cache skips it). Each
+  answers the same prompts as the plain server did, in the same words, and with as many accepted
+  tokens; one that takes longer than LIMIT seconds hangs.
+  With `--state FILE` what was started is kept, and the next call goes on from there, without
+  deploying again; `--budget SECONDS` ends a call before its time limit, with status 3.
+- graphs: with `--graphs`, two releases with CUDA graphs, and what their logs say of compiling.
 
 The last line is JSON; the status is 0 where every run and every start was as expected.
 """
@@ -18,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +49,9 @@ PROMPTS = (
     "Write a function that counts words.",
     "Explain binary search.",
 )
+COMPILED = re.compile(r"torch\.compile|compiled graph|[Cc]ompil\w+ .*(took|takes|cache)")
+COMPILES = "Compiling a graph"
+"""In a server's log, once for each graph that was not in the cache."""
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 
 
@@ -94,7 +105,10 @@ def gaps(given: argparse.Namespace) -> dict[str, Any]:
             client = Client(given.port, given.model)
             client.start()
             code, report, seconds = up(
-                given.profile, f"serve.max_model_len={length}", f"switch.warm={warm}"
+                given.profile,
+                *given.set,
+                f"serve.max_model_len={length}",
+                f"switch.warm={warm}",
             )
             time.sleep(1)
             client.over.set()
@@ -169,7 +183,8 @@ def answers(url: str, model: str) -> dict[str, Any]:
     before = accepted(url)
     texts = []
     for prompt in PROMPTS:
-        body = {"model": model, "prompt": prompt, "max_tokens": 100, "temperature": 0}
+        body = {"model": model, "prompt": prompt, "max_tokens": 100}
+        body |= {"temperature": 0, "ignore_eos": True}
         answer = json.loads(get(f"{url}/v1/completions", body) or '{"choices": [{"text": null}]}')
         texts.append(answer["choices"][0]["text"])
     return {"texts": texts, "accepted": accepted(url) - before}
@@ -228,30 +243,97 @@ class Plain:
         return cls(launch["argv"], env, answers(url, model))
 
 
-def starts(given: argparse.Namespace, plain: Plain, url: str) -> dict[str, Any]:
-    """Warm starts in a row, compared with what the plain server answered."""
-    down = [sys.executable, "-m", "deployctl", "down", "-p", given.profile]
-    subprocess.run(down, check=True, stdout=sys.stderr)
-    logs = Path(given.logs)
-    logs.mkdir(parents=True, exist_ok=True)
+def lane(given: argparse.Namespace, plain: Plain, number: int) -> list[dict[str, Any]]:
+    """Every `lanes`-th of the starts, on a port of its own."""
+    port = given.port + number
+    argv = [str(port) if word == str(given.port) else word for word in plain.argv]
+    url = f"http://127.0.0.1:{port}"
+    begun = given.starts - given.left
+    numbers = range(begun + number, given.starts, given.lanes)
+    logs = [Path(given.logs) / f"{one}.log" for one in numbers]
     found = []
     with ThreadPoolExecutor(AHEAD) as pool:
-        coming = [
-            pool.submit(begin, plain.argv, plain.env, logs / f"warm-{number}.log")
-            for number in range(min(AHEAD, given.starts))
-        ]
-        for number in range(given.starts):
+        coming = [pool.submit(begin, argv, plain.env, log) for log in logs[:AHEAD]]
+        for at, log in enumerate([*logs[AHEAD:], *[None] * min(AHEAD, len(logs))]):
             waiting = coming.pop(0).result()
-            if number + AHEAD < given.starts:
-                log = logs / f"warm-{number + AHEAD}.log"
-                coming.append(pool.submit(begin, plain.argv, plain.env, log))
+            if time.monotonic() > given.deadline:
+                # What waits ends with its standard input.
+                for unused in (waiting, *(late.result() for late in coming)):
+                    unused.process.communicate()
+                break
+            if log is not None:
+                coming.append(pool.submit(begin, argv, plain.env, log))
             one = serve(waiting, url, given.model)
             one["same"] = {name: one.pop(name, None) for name in plain.answers} == plain.answers
+            one["compiled"] = logs[at].read_text("utf-8", "replace").count(COMPILES)
             found.append(one)
             print(json.dumps(one), flush=True)
-    good = all(one["same"] and "health" in one for one in found)
-    slowest = max((one.get("answered", LIMIT) for one in found), default=None)
-    return {"starts": len(found), "slowest": slowest, "plain": plain.answers, "good": good}
+    return found
+
+
+def starts(given: argparse.Namespace, plain: Plain) -> dict[str, Any]:
+    """Warm starts, compared with what the plain server answered."""
+    down = [sys.executable, "-m", "deployctl", "down", "-p", given.profile]
+    subprocess.run(down, check=True, stdout=sys.stderr)
+    Path(given.logs).mkdir(parents=True, exist_ok=True)
+    before = kept(given.state).get("starts", [])
+    given.left = given.starts - len(before)
+    with ThreadPoolExecutor(given.lanes) as pool:
+        lanes = pool.map(lambda number: lane(given, plain, number), range(given.lanes))
+        found = [*before, *(one for ended in lanes for one in ended)]
+    keep(given.state, plain=vars(plain), starts=found)
+    good = len(found) == given.starts and all(one["same"] and "health" in one for one in found)
+    return {
+        "starts": len(found),
+        "methods": sorted({str(one["method"]) for one in found}),
+        "health": sorted(one.get("health", LIMIT) for one in found),
+        "different": sum(not one["same"] for one in found),
+        "compiled": sum(one.get("compiled", 0) for one in found),
+        "hung": sum("health" not in one for one in found),
+        "left": given.starts - len(found),
+        "plain": plain.answers,
+        "good": good,
+    }
+
+
+def kept(path: str) -> dict[str, Any]:
+    """What earlier calls have kept; nothing where there were none."""
+    file = Path(path) if path else None
+    found: dict[str, Any] = {}
+    if file is not None and file.exists():
+        found = json.loads(file.read_text())
+    return found
+
+
+def keep(path: str, **what: Any) -> None:
+    """Keep it for the next call."""
+    if path:
+        Path(path).write_text(json.dumps(what))
+
+
+def graphs(given: argparse.Namespace) -> dict[str, Any]:
+    """Two releases that compile to the same code: the second finds it."""
+    found = []
+    for length in (64, 65):
+        code, report, seconds = up(
+            given.profile,
+            *given.set,
+            "serve.args.enforce-eager=false",
+            f"serve.args.max-log-len={length}",
+        )
+        log = Path(evidence(report, "launch")["log"]).read_text("utf-8") if code == 0 else ""
+        lines = [line[-160:] for line in log.splitlines() if COMPILED.search(line)]
+        host = report["hosts"][0]
+        found.append(
+            {
+                "exit": code,
+                "error": host["error"],
+                "without_service": host["without_service"],
+                "seconds": seconds,
+                "lines": lines,
+            }
+        )
+    return {"runs": found, "good": all(one["exit"] == 0 for one in found)}
 
 
 def main() -> int:
@@ -263,16 +345,38 @@ def main() -> int:
     parser.add_argument("--max-model-len", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--starts", type=int, default=20)
+    parser.add_argument("--lanes", type=int, default=1)
+    parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--logs", default="/tmp/warm-logs")
+    parser.add_argument("--state", default="", help="file in which starts are counted over calls")
+    parser.add_argument("--budget", type=float, default=86400.0, help="seconds of this call")
     given = parser.parse_args()
-    code, report, _ = up(given.profile, "switch.warm=false")
+    given.deadline = time.monotonic() + given.budget
+    earlier = kept(given.state).get("plain")
+    if earlier:
+        found = {"starts": starts(given, Plain(**earlier))}
+        print(json.dumps(found))
+        return ended(found)
+    code, report, _ = up(given.profile, *given.set, "switch.warm=false")
     if code != 0:
         print(json.dumps(report["hosts"][0]["error"]))
         return code
     url = f"http://127.0.0.1:{given.port}"
     plain = Plain.of(report, url, given.model)
-    found = {"gaps": gaps(given), "starts": starts(given, plain, url)}
+    found = {"gaps": gaps(given)}
+    if given.graphs:
+        found["graphs"] = graphs(given)
+    if given.starts:
+        found["starts"] = starts(given, plain)
     print(json.dumps(found))
+    return ended(found)
+
+
+def ended(found: dict[str, dict[str, Any]]) -> int:
+    """The status: 3 where there are starts left for another call."""
+    if found.get("starts", {}).get("left"):
+        return 3
     return 0 if all(one["good"] for one in found.values()) else 1
 
 

@@ -45,6 +45,7 @@ FAMILIES = {
     "processes": "processes",
     "releases": "store",
     "shipping": "shipping",
+    "sleeping": "supervision",
     "units": "supervision",
 }
 """Each family of operations by the package that has it."""
@@ -193,9 +194,14 @@ def serve(
     # The watch is kept apart from the reading: an answer may block for ever in a full pipe,
     # and then the silence must be noticed all the same.
     threading.Thread(target=read, name="read", daemon=True).start()
-    while not ended.wait(max(0.0, heard[0] + silence - time.monotonic())):
-        if time.monotonic() - heard[0] >= silence:
+    last, now = heard[0], time.monotonic()
+    while now < last + silence:
+        due = min(last + silence, now + silence / 8)
+        if ended.wait(due - now):
             break
+        now = time.monotonic()
+        # While this machine stood still, nothing was read: that does not count as silence.
+        last = max(last + now - due, heard[0])
     # Threads may sit in a system call; the locks they hold must fall now.
     os._exit(0)
 

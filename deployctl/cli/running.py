@@ -24,11 +24,12 @@ def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
     from deployctl.config import overrides
     from deployctl.config.host_patterns import PatternError, select
     from deployctl.config.loader import load_profile
+    from deployctl.config.replicas import grouped
     from deployctl.config.secret_values import secret_values
     from deployctl.engine.inspect.proxmox import readers
 
     loaded = load_profile(name, sets=list(sets), environ=os.environ, readers=readers())
-    profile = loaded.profile
+    profile = loaded.profile.spread()
     redaction.hide(secret_values(profile, os.environ))
     for said in overrides.near_misses(os.environ, type(profile)):
         output.warn(said)
@@ -36,7 +37,8 @@ def load(name: str, sets: Sequence[str], hosts: Sequence[str] = ()) -> Profile:
         return profile
     known = [host.name for host in profile.hosts]
     try:
-        chosen = {one for given in hosts for one in select(given, known, loaded.groups)}
+        groups = grouped(loaded.groups, profile.hosts)
+        chosen = {one for given in hosts for one in select(given, known, groups)}
     except PatternError as error:
         raise UsageError(
             f"profile {profile.name} {error}", next=f"its hosts: {', '.join(known)}"

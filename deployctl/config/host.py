@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 
 from deployctl.config.base import NAME, Duration, Settings
 
+SEPARATOR = "/"
+"""Between the name of a host and the number of one of its replicas: no host's name has it."""
+
 
 class SshSettings(Settings):
     """How to reach a machine by SSH; what is absent comes from the user's ssh_config (`ssh -G`)."""
@@ -80,6 +83,16 @@ class HostSettings(Settings):
     def way(self) -> str:
         """The key that says how it is reached; `hosts/ways` has a file for each."""
         return next(key for (key,) in self.alternatives if getattr(self, key))
+
+    @property
+    def machine(self) -> str:
+        """The host's own name, where this is one of several replicas on it."""
+        return self.name.partition(SEPARATOR)[0]
+
+    @property
+    def replica(self) -> int:
+        """Which of the host's replicas this is, counted from 1."""
+        return int(self.name.partition(SEPARATOR)[2] or 1)
 
     @property
     def member_address(self) -> str | None:

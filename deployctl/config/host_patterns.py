@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 
 from deployctl.config.suggest import did_you_mean
@@ -56,7 +57,8 @@ def _matching(part: str, hosts: Sequence[str], groups: Mapping[str, Sequence[str
         return list(hosts)
     if part.startswith("~"):
         try:
-            matches = re.compile(part[1:]).match
+            with warnings.catch_warnings(action="ignore", category=FutureWarning):
+                matches = re.compile(part[1:]).match
         except re.error as error:
             raise PatternError(f"{part!r} is not a regular expression: {error}") from error
     else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from deployctl.config import replicas as replicated
 from deployctl.config import routed
 from deployctl.config.base import NAME, Settings, misfit
 from deployctl.config.build import BuildSettings
@@ -18,6 +20,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.inventory import InventorySettings
 from deployctl.config.marks import trusts_remote_code
 from deployctl.config.models import DrafterSettings, ModelSettings
+from deployctl.config.ray import other_ray, with_ray
 from deployctl.config.router import ReplicasSettings, RollSettings, RouterSettings
 from deployctl.config.serve import ServeSettings
 from deployctl.config.share import ShareSettings
@@ -84,11 +87,18 @@ class Profile(Settings):
     """Webhooks that are notified how a run ended."""
 
     _whole: tuple[HostSettings, ...] = PrivateAttr(())
+    _serve: ServeSettings | None = PrivateAttr(None)
 
     @property
     def everywhere(self) -> tuple[HostSettings, ...]:
         """All hosts of the profile, those too that a run leaves out."""
         return self._whole or tuple(self.hosts)
+
+    @property
+    def ray_version(self) -> str | None:
+        """The Ray that must be installed beside vLLM; None where none is needed."""
+        by_ray = self.group is not None and self.group.engine == "ray"
+        return self.group.ray.version if self.group is not None and by_ray else None
 
     @property
     def router_host(self) -> HostSettings:
@@ -99,18 +109,62 @@ class Profile(Settings):
         """Where the router reaches the replica on a host; None where nothing says that."""
         return routed.address_of(host, self.router_host, self.serve)
 
+    @property
+    def written_serve(self) -> ServeSettings:
+        """`serve` as the profile has it, where this is what one of several replicas makes of it."""
+        return self._serve or self.serve
+
+    def spread(self) -> Profile:
+        """This profile with each host once for each of its replicas, HOST/1, HOST/2 and so on."""
+        found = self.model_copy(
+            update={"hosts": replicated.spread(self.hosts, self.replicas.per_host)}
+        )
+        found._whole = tuple(replicated.spread(self.everywhere, self.replicas.per_host))
+        return found
+
+    def by_machine(self) -> Profile:
+        """This profile with each host once, whatever replicas are on it."""
+        found = self.model_copy(update={"hosts": replicated.machines(self.hosts)})
+        found._whole = tuple(replicated.machines(self.everywhere))
+        return found
+
+    def on_hosts_of(self, other: Profile) -> Profile:
+        """This profile with the hosts of another one."""
+        found = self.model_copy(update={"hosts": other.hosts})
+        found._whole = other.everywhere
+        return found
+
+    def of_replica(self, host: HostSettings) -> Profile:
+        """This profile as it is for one replica of a host, with the port and GPUs of that."""
+        if self.replicas.per_host == 1:
+            return self
+        number = host.replica
+        gpus = replicated.gpus_of(self.serve, self.build.target, self.replicas, number)
+        own = {"port": self.serve.port + number - 1, "gpus": gpus}
+        found = self.model_copy(update={"serve": self.serve.model_copy(update=own)})
+        found._serve = self.serve
+        return found
+
     @model_validator(mode="before")
     @classmethod
     def _rolls(cls, value: Any) -> Any:
         """Replicas behind a router switch one after the other, unless something else is asked."""
         if not isinstance(value, dict):
             return value
-        if value.get("router") is None and not value.get("roll"):
+        replicas = value.get("replicas")
+        several = isinstance(replicas, dict) and replicas.get("per_host", 1) != 1
+        if value.get("router") is None and not value.get("roll") and not several:
             return value
         switch = value.get("switch") or {}
         if not isinstance(switch, dict) or "strategy" in switch:
             return value
         return {**value, "switch": {**switch, "strategy": "rolling"}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_ray(cls, value: Any) -> Any:
+        """What a group's engine needs is built with vLLM."""
+        return with_ray(value) if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -120,6 +174,8 @@ class Profile(Settings):
                 "acceptance needs a drafter: without speculation nothing is accepted",
             )
         slots = [slot for slot in (self.switch.blue, self.switch.green) if slot is not None]
+        if self.switch.strategy == "sleep":
+            self._able_to_sleep()
         if any(slot.port == self.serve.port for slot in slots):
             raise misfit(
                 ("switch",), "serve.port is the front's, the slots need ports of their own"
@@ -132,19 +188,44 @@ class Profile(Settings):
         if self.group is not None:
             self._one_over_all(self.group)
         self._whole = tuple(self.hosts)
+        several = self.replicas, self.switch.strategy, self.serve
         whole = self.router, self.replicas, self.switch.strategy, self.serve, self.hosts
-        refused = next(routed.misfits(*whole), None)
+        refused = next(chain(replicated.misfits(*several), routed.misfits(*whole)), None)
         if refused is not None:
             raise misfit(*refused)
         return self
 
+    def _able_to_sleep(self) -> None:
+        """What vLLM's sleep mode asks of the rest of the profile."""
+        if self.build.target == "cpu":
+            raise misfit(
+                ("switch", "strategy"), "sleep needs a CUDA build: vLLM's CPU build cannot sleep"
+            )
+        if self.switch.blue is None and self.serve.port > 65533:
+            raise misfit(
+                ("switch",), "the slots' ports would be above 65535: give both, blue and green"
+            )
+        for name in ("middleware", "enable-sleep-mode", "uds"):
+            if any(key.replace("_", "-") == name for key in self.serve.args):
+                raise misfit(
+                    ("serve", "args"),
+                    f"{name} is deployctl's own with strategy sleep: leave it out",
+                )
+        if "VLLM_SERVER_DEV_MODE" in self.serve.env:
+            raise misfit(
+                ("serve", "env", "VLLM_SERVER_DEV_MODE"),
+                "it is deployctl's own with strategy sleep: leave it out",
+            )
+
     def _one_over_all(self, group: GroupSettings) -> None:
         """What a group asks of the rest of the profile."""
         count = len(self.hosts)
-        if count < 2:
+        if count < 2 and not group.elsewhere:
             raise misfit(("hosts",), "a group needs two hosts or more; leave out group for one")
         if group.engine == "ray":
-            raise misfit(("group", "engine"), "ray is not supported yet: use nodes")
+            self._by_ray(group)
+        if self.replicas.per_host > 1:
+            raise misfit(("replicas", "per_host"), "a group has one rank on each host")
         if self.router is not None:
             raise misfit(("router",), "replicas of groups are not supported: leave out router")
         if "roll" in self.model_fields_set:
@@ -158,14 +239,17 @@ class Profile(Settings):
         named = reserved(self.serve.args)
         if named is not None:
             raise misfit(("serve", "args", named[0]), named[1])
+        if group.elsewhere:
+            return
         if group.world % count:
             sizes = " * ".join(group.sizes)
             raise misfit(("group",), f"{sizes} is {group.world}: no multiple of {count} hosts")
-        ports = (self.serve.port, group.master_port, group.watch_port)
-        if len({*ports}) < len(ports):
-            key = "watch_port" if group.watch_port in ports[:2] else "master_port"
-            said = "serve.port, group.master_port and group.watch_port need ports of their own"
-            raise misfit(("group", key), said)
+        meets, watch = group.own_ports.values()
+        if len({self.serve.port, meets, watch}) < 3:
+            keys = [*group.own_ports]
+            key = keys[1] if watch in (self.serve.port, meets) else keys[0]
+            said = " and ".join(f"group.{name}" for name in keys)
+            raise misfit(("group", *key.split(".")), f"serve.port, {said} need ports of their own")
         each = group.world // count
         if self.serve.gpus and len(self.serve.gpus) != each:
             said = f"each host has {each} of the group's processes, each with a GPU of its own"
@@ -176,6 +260,23 @@ class Profile(Settings):
                 but = f", not {given!r}" if given else ""
                 said = f"in a group, address: is the IP at which the other hosts reach it{but}"
                 raise misfit(("hosts", index), said)
+
+    def _by_ray(self, group: GroupSettings) -> None:
+        """What a Ray cluster asks of the rest of the profile."""
+        if group.data_parallel_size != 1:
+            said = "engine ray has no data parallelism here: use engine nodes, or replicas"
+            raise misfit(("group", "data_parallel_size"), said)
+        for one in other_ray(group.ray, self.build.extra):
+            said = f"{one} and group.ray.version {group.ray.version}: name one of them alone"
+            raise misfit(("build", "extra"), said)
+        if group.elsewhere and len(self.hosts) != 1:
+            said = "with group.ray.address, the one host that runs vLLM, a node of that cluster"
+            raise misfit(("hosts",), said)
+        first, last = group.ray.span
+        for key, port in (("serve", self.serve.port), ("group", group.watch_port)):
+            if not group.elsewhere and first <= port <= last:
+                at = ("port",) if key == "serve" else ("watch_port",)
+                raise misfit((key, *at), f"it is one of group.ray.ports, {group.ray.ports}")
 
     def _pinned_where_trusted(self) -> None:
         """Code of a model may run that was looked at: a branch is other code tomorrow."""

@@ -18,12 +18,6 @@ def misfits(
     hosts: Sequence[HostSettings],
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """The keys that are to blame, and what to write instead."""
-    if replicas.per_host > 1:
-        yield (
-            ("replicas", "per_host"),
-            "several replicas on one host are not supported yet: make a container for each, or"
-            " share its GPUs in one server with serve.tensor_parallel_size",
-        )
     if router is None:
         return
     if strategy != "rolling":
@@ -38,6 +32,11 @@ def misfits(
         yield ("router", "port"), "serve.port is the replica's; the router needs another port"
     if router.metrics_port in (router.port, serve.port):
         yield ("router", "metrics_port"), "it needs a port of its own"
+    last = serve.port + replicas.per_host - 1
+    for name in ("port", "private_port", "metrics_port"):
+        if getattr(router, name) in range(serve.port + 1, last + 1):
+            said = f"it is a replica's: they have the ports {serve.port} to {last}"
+            yield ("router", name), said
     if router.private_port in (router.port, router.metrics_port, serve.port):
         yield ("router", "private_port"), "it needs a port of its own"
     yield from _unreachable(router_host(router, hosts), serve, hosts)
@@ -65,13 +64,13 @@ def _unreachable(
 def router_host(router: RouterSettings | None, hosts: Sequence[HostSettings]) -> HostSettings:
     """The host that runs the router."""
     name = router.host if router else None
-    return next((host for host in hosts if host.name == name), hosts[0])
+    return next((host for host in hosts if host.machine == name), hosts[0])
 
 
 def address_of(host: HostSettings, at: HostSettings, serve: ServeSettings) -> str | None:
     """Where the router on the host `at` reaches the replica on a host; None where nothing says
     that."""
-    if host.name == at.name:
+    if host.machine == at.machine:
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(serve.host, serve.host)
     return host.address or (host.ssh.address if host.ssh else None)
 

@@ -22,10 +22,12 @@ def _share(value: Any) -> Any:
 
 
 class ReplicasSettings(Settings):
-    """A server of its own on each host of the profile."""
+    """Servers of the same model, each a unit of its own."""
 
     per_host: int = Field(default=1, ge=1)
-    """Servers on each host; only 1 is possible."""
+    """Servers on each host. The first listens on `serve.port`, each further one on the next port.
+    They share `serve.gpus` equally, in its order; when that is absent, each has as many GPUs as it
+    needs, from GPU 0 on. A replica is named HOST/1, HOST/2 and so on."""
     drain: Duration = 60.0
     """How long requests in flight may go on once the router sends a replica no further ones."""
 

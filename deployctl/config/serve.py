@@ -100,6 +100,11 @@ class ServeSettings(Settings):
     """Restart a server that accepts requests and never answers: `{}` for the defaults, false for
     never; when absent, a server is watched behind a router and not otherwise."""
 
+    @property
+    def processes(self) -> int:
+        """How many processes one server has, each with a GPU of its own."""
+        return self.tensor_parallel_size * int(str(self.args.get("pipeline-parallel-size", 1)))
+
     @model_validator(mode="after")
     def _args_are_further_options(self) -> Self:
         for name in self.args:

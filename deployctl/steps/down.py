@@ -8,7 +8,7 @@ from typing import Any
 from deployctl.agent.wire.answers import UnitState
 from deployctl.errors import NotReady
 from deployctl.hosts.operations import files, network, units
-from deployctl.steps import facts
+from deployctl.steps import facts, replicas
 from deployctl.steps.facts import UNIT
 from deployctl.steps.identity import FRONT, MAIN, PROXY, ROUTER, full_name, unit_home
 from deployctl.steps.interface import (
@@ -44,7 +44,7 @@ class DownStep(Step):
         return [facts.unit(wanted), siblings.question(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
-        found = answers[siblings.UNITS]
+        found = _own(wanted, answers[siblings.UNITS])
         changes = [
             Change(_called(wanted, unit), f"pid {found[unit]['pid']}", "stopped")
             for unit in _running(found)
@@ -59,7 +59,7 @@ class DownStep(Step):
         return Plan("change", tuple(changes))
 
     def apply(self, context: Context, plan: Plan) -> None:
-        found = context.answers[siblings.UNITS]
+        found = _own(context.wanted, context.answers[siblings.UNITS])
         plain = left_over(found)
         # The front goes first: no client is led to what ends.
         ending = [unit for unit in _running(found) if unit not in plain]
@@ -74,7 +74,8 @@ class DownStep(Step):
 
     def prove(self, context: Context) -> Evidence:
         profile = context.wanted.profile
-        found = context.session.call(units.listing, profile=profile.name)
+        listed = context.session.call(units.listing, profile=profile.name)
+        found = _own(context.wanted, listed)
         members = [one for unit in found.values() for one in unit["members"]]
         port = context.session.call(network.listener, port=profile.serve.port)
         unit = found.get(context.wanted.unit) or siblings.ABSENT
@@ -93,6 +94,11 @@ class DownStep(Step):
 
     def sentence(self, ended: Mapping[str, Any]) -> str:
         return in_words(ended["evidence"])
+
+
+def _own(wanted: Deployment, found: dict[str, UnitState]) -> dict[str, UnitState]:
+    """The units that end: where several replicas are on a host, those of one."""
+    return {unit: found[unit] for unit in replicas.own_units(wanted, found)}
 
 
 def _running(found: Mapping[str, UnitState]) -> list[str]:

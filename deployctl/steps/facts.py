@@ -30,6 +30,7 @@ SHM = Key[Disk]("launch.shm")
 SOURCE = Key[ResolvedSource]("source")
 TOOLS = Key[Tools]("tools")
 UNIT = Key[UnitState]("unit")
+UNITS = Key[dict[str, UnitState]]("units")
 VIEWS = Key[dict[str, View]]("drafter.views")
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -33,6 +34,19 @@ ROUTER, PROXY = "router", "proxy"
 that passes on what clients may ask."""
 SLOTS = ("blue", "green")
 """The units of a profile that has two beside each other."""
+
+
+def replica_unit(number: int) -> str:
+    """The unit of one of several replicas on a host, counted from 1."""
+    return MAIN if number == 1 else f"{MAIN}-{number}"
+
+
+def replica_number(unit: str) -> int | None:
+    """Which replica of a host a unit is, counted from 1; None for any other unit."""
+    if unit == MAIN:
+        return 1
+    found = re.fullmatch(rf"{MAIN}-([1-9][0-9]*)", unit)
+    return int(found[1]) if found else None
 
 
 class UnitId(TypedDict):

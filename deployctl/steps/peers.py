@@ -32,6 +32,7 @@ from deployctl.steps.interface import (
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.member import PeerFailed, differing
 from deployctl.steps.models import sources
+from deployctl.steps.servers import ray
 from deployctl.steps.servers.process import strangers
 from deployctl.steps.servers.ranks import group_of
 from deployctl.steps.servers.rendering import place
@@ -124,7 +125,7 @@ class PeersStep(Step):
         ports = [0] * RANDOM
         if member.rank == 0:
             group = group_of(context.wanted)
-            ports = [group.master_port, group.watch_port, *ports]
+            ports = [*group.own_ports.values(), *ports]
         address = member.address
         stream = context.session.stream(ranks.answer, address=address, ports=ports, token=token)
         try:
@@ -177,12 +178,13 @@ class PeersStep(Step):
         others = strangers(holders, unit)
         if watches or (holders["holders"] and not others):
             return port
+        named = group_of(context.wanted).own_ports
         who = ", ".join(f"PID {one['pid']} ({one['command'] or one['comm']})" for one in others)
         raise self.fail(
             context,
             f"port {port}, at which the ranks meet, is in use",
             f"by {who or 'no visible process'}",
-            "stop it, or choose other ports: group.master_port, group.watch_port",
+            f"stop it, or choose other ports: {', '.join(f'group.{name}' for name in named)}",
         )
 
 
@@ -198,6 +200,9 @@ def parts(context: Context) -> dict[str, Any]:
         "drafter config": (context.evidence.get(DrafterStep.name) or {}).get("sha256"),
         "driver": _driver(answers),
     }
+    if ray.cluster(wanted) is not None:
+        # The head's paths are those of Ray's workers on every node.
+        found["root folder"] = context.session.root
     fresh = sources.survey(context)
     for role, what in ((MODEL, "model's files"), (DRAFTER, "drafter's files")):
         if sources.source(wanted, role) is not None:

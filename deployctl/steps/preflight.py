@@ -18,7 +18,7 @@ from deployctl.steps.build import environment_key, sealed
 from deployctl.steps.facts import GPUS, PORT, TOOLS, known_unit
 from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
-from deployctl.steps.identity import full_name
+from deployctl.steps.identity import MAIN, full_name
 from deployctl.steps.interface import (
     ENVIRONMENT,
     Answers,
@@ -32,7 +32,7 @@ from deployctl.steps.interface import (
     Unanswered,
     Unknown,
 )
-from deployctl.steps.servers import siblings
+from deployctl.steps.servers import siblings, sleeping
 from deployctl.steps.servers.process import strangers
 from deployctl.steps.servers.ranks import processes_here
 from deployctl.vllm.builds.libraries import NUMA, where
@@ -180,7 +180,16 @@ def _free_port(number: int, outgoing: Sequence[int] | None) -> Finding:
 
 
 def slots(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
-    """What still runs in slots of a profile that is not blue-green any more."""
+    """What still runs in slots of a profile that is not blue-green any more, or by itself where the
+    next server would need its GPUs."""
+    alone = (answers.get(siblings.UNITS) or {}).get(MAIN)
+    if sleeping.wants(wanted.profile) and alone is not None and siblings.runs(alone):
+        name = wanted.profile.name
+        say = (
+            f"{name} still runs in no slot, pid {alone['pid']}, from before switch.strategy: sleep"
+        )
+        say = f"{say}; stop it once: deployctl down --profile {name}"
+        yield Finding("slots", "failed", name, "stopped", say)
     for one, unit in siblings.left(wanted, answers).items():
         name = full_name(wanted.profile.name, one)
         say = f"{name} still runs, pid {unit['pid']}, from when this profile was blue-green"

@@ -43,8 +43,7 @@ class ProxyStep(Step):
     needs_release = False
 
     def concerns(self, wanted: Deployment, answers: Answers) -> bool:
-        known = answers.get(siblings.UNITS) or {}
-        return _settings(wanted) is not None or siblings.runs(known.get(PROXY) or siblings.ABSENT)
+        return _settings(wanted) is not None or siblings.runs_here(wanted, answers, PROXY)
 
     def questions(self, wanted: Deployment) -> Sequence[Question[Any]]:
         found: list[Question[Any]] = [siblings.question(wanted)]

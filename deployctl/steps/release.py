@@ -24,17 +24,22 @@ def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
     """Everything a release is built from, as data; raises `Unanswered` where a part is unknown."""
     profile = wanted.profile
     drafter = profile.drafter
-    found = {
+    found: dict[str, Any] = {
         "environment": environment_key(wanted, answers),
         "model": model_identity(wanted, answers),
         "served_name": profile.model.served_name,
         "drafter": drafter_identity(wanted, answers),
         "speculative": drafter and drafter.model_dump(exclude={"model", "config", "warn_only"}),
-        "serve": profile.serve.model_dump(exclude=NOT_SERVED),
+        # The same release on each replica of a host, whatever its port and GPUs.
+        "serve": profile.written_serve.model_dump(exclude=NOT_SERVED),
     }
+    if profile.serve.gpus != profile.written_serve.gpus:
+        found["gpus_each"] = len(profile.serve.gpus or ())
     if profile.group is not None:
+        engine = profile.group.engine
+        unused = {"ray"} if engine == "nodes" else {"master_port"}
         found["group"] = {
-            **profile.group.model_dump(exclude=NOT_GROUPED),
+            **profile.group.model_dump(exclude=NOT_GROUPED | unused),
             "hosts": [(host.member_address, host.interface) for host in profile.everywhere],
         }
     return found

@@ -201,8 +201,7 @@ def _wanted_here(wanted: Deployment) -> bool:
 
 def _left_over(wanted: Deployment, answers: Answers) -> bool:
     """Whether a router runs that the profile had here before."""
-    known = answers.get(siblings.UNITS) or {}
-    return siblings.runs(known.get(ROUTER) or siblings.ABSENT)
+    return siblings.runs_here(wanted, answers, ROUTER)
 
 
 def _router(wanted: Deployment) -> RouterSettings:

@@ -18,6 +18,7 @@ from deployctl.hosts.session import Session
 from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.waiting import until
+from tests.hosts.lab.files import contents
 
 
 def gone(pid: int) -> bool:
@@ -205,11 +206,9 @@ def test_secrets_never_lie_on_disk(builder: BuildHost) -> None:
     step = shell('test "$TOKEN" = hush-4711 && echo given', secrets={"TOKEN": secret})
     builder.session.call("jobs.start", id="secret", steps=[step])
     assert builder.session.call("jobs.follow", id="secret")["state"] == "done"
-    for path in Path(builder.root).rglob("*"):
-        if path.is_file() and path.suffix != ".pyz" and path.name != "log":
-            assert secret.encode() not in path.read_bytes().replace(
-                b'\\"$TOKEN\\" = hush-4711', b""
-            ), path
+    for path, data in contents(builder.root):
+        if path.suffix != ".pyz" and path.name != "log":
+            assert secret.encode() not in data.replace(b'\\"$TOKEN\\" = hush-4711', b""), path
 
 
 def test_bad_ids_and_unknown_jobs(builder: BuildHost) -> None:

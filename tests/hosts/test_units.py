@@ -19,6 +19,7 @@ from deployctl.errors import RemoteError
 from deployctl.hosts.session import Session
 from deployctl.hosts.transports import transport
 from deployctl.hosts.ways.local import LocalTransport
+from tests.hosts.lab.files import contents
 from tests.hosts.lab.processes import is_alive, send
 from tests.hosts.lab.sshd import Sshd
 
@@ -50,7 +51,7 @@ def state(session: Session) -> dict[str, Any]:
     return found
 
 
-def until(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(what: str, holds: Callable[[], Any], seconds: float = 120.0) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = holds()
@@ -217,7 +218,7 @@ def test_secrets_arrive_and_show_nowhere(session: Session, tmp_path: Path) -> No
     )
     folder = tmp_path / HOME
     assert stat.S_IMODE((folder / "secrets.json").stat().st_mode) == 0o600
-    shown = [p for p in folder.iterdir() if p.is_file() and b"hush-hush" in p.read_bytes()]
+    shown = [path for path, data in contents(folder) if b"hush-hush" in data]
     assert shown == [folder / "secrets.json"]
     assert "hush-hush" not in json.dumps(state(session))
     pid = state(session)["pid"]
@@ -243,8 +244,9 @@ def test_whoever_launches_the_environment_is_the_same(
     monkeypatch.setenv("MY_OWN_PASSWORD", "hush-hush")
     with local(tmp_path) as session:
         pid = start(session, env={"VLLM_NO_USAGE_STATS": "1"})["pid"]
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        names = {entry.partition(b"=")[0] for entry in environment}
+        # While a process becomes another program it has none.
+        environment = until("its environment", Path(f"/proc/{pid}/environ").read_bytes)
+        names = {entry.partition(b"=")[0] for entry in environment.split(b"\0")}
         assert {b"HOME", b"PATH", b"VLLM_NO_USAGE_STATS"} <= names
         assert not names & {b"VLLM_USE_V2_MODEL_RUNNER", b"MY_OWN_PASSWORD"}
         session.call("units.stop", **UNIT)

@@ -92,13 +92,15 @@ def profiles(call: Call) -> List[str]:
     return layout.profiles(call.root)
 
 
-def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) -> Held:
+def lock(
+    call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0, unit: str = ""
+) -> Held:
     """Hold the profile's lock until this agent ends; error `locked` names who holds it.
 
     A kernel lock: it cannot outlive its holder. `wait` is how many seconds to wait for it. What
-    lies in an older layout is moved once it is held.
+    lies in an older layout is moved once it is held. With `unit` it is that of one replica.
     """
-    home = call.profile(profile)
+    home = call.unit(profile, unit, "") if unit else call.profile(profile)
     os.makedirs(home, exist_ok=True)
     fd = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + wait
@@ -112,7 +114,8 @@ def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) ->
                 os.close(fd)
                 raise _locked(named) from None
     try:
-        takeover.take_over(call.root, profile)
+        if not unit:
+            takeover.take_over(call.root, profile)
     except BaseException as error:
         os.close(fd)
         if isinstance(error, takeover.Busy):
@@ -124,10 +127,10 @@ def lock(call: Call, profile: str, holder: Dict[str, Any], wait: float = 0.0) ->
         os.pwrite(fd, json.dumps(dict(holder, since=time.time())).encode("utf-8"), 0)
     except OSError:
         pass  # on a full disk the lock is held all the same, by an unknown one
-    previous = _held.pop(profile, None)
+    previous = _held.pop(home, None)
     if previous is not None:
         os.close(previous)
-    _held[profile] = fd
+    _held[home] = fd
     return {"held": True}
 
 

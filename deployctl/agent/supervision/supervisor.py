@@ -77,8 +77,7 @@ class JobSupervisor(Supervisor):
         self._umask: int = spec["umask"]
         self.hide(value for step in self._steps for value in (step.get("secrets") or {}).values())
         self._began = time.monotonic()
-        self._moved = self._began
-        self._sampled = self._began
+        self._moved = self._sampled = self._looked = self._began
         self._seen: Tuple[int, Dict[int, int]] = (-1, {})
         self.tick = max(0.05, min(1.0, self._stall / 8))
 
@@ -152,7 +151,7 @@ class JobSupervisor(Supervisor):
                 raise Ended("stopped", "stopped on request")
             self._beat()
             self._keep_limit()
-        self._moved = time.monotonic()
+        self._moved = self._looked = time.monotonic()
         return handle
 
     def _wanted(self, when: Optional[Dict[str, Any]]) -> bool:
@@ -190,6 +189,9 @@ class JobSupervisor(Supervisor):
         self.tend()
         self._keep_limit()
         now = time.monotonic()
+        # While this machine stood still, nothing could move.
+        self._moved += max(0.0, now - self._looked - self.tick)
+        self._looked = now
         # Reading every process is dear on a big host: seldom, where the stall is long.
         if now - self._sampled >= min(15.0, self._stall / 8):
             self._sampled = now

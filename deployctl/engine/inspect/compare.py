@@ -16,7 +16,7 @@ from deployctl.engine.run import front
 from deployctl.engine.strategies.blue_green import other
 from deployctl.hosts.operations import release_status, releases
 from deployctl.hosts.session import Session
-from deployctl.steps import registry
+from deployctl.steps import registry, replicas
 from deployctl.steps.identity import SLOTS
 from deployctl.steps.interface import Deployment
 from deployctl.steps.launch import LaunchStep
@@ -119,7 +119,7 @@ def compare(profile: Profile, one: str, other: str) -> dict[str, Any]:
     is not there. `one` and `other` are ids, beginnings of ids, `current` or `previous`."""
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
-        found, failed = _releases(connected.session, Deployment(profile, host))
+        found, failed = _releases(connected.session, replicas.placed(profile, host))
         ids = [resolve(profile.name, found, name) for name in (one, other)]
         old, new = (found["releases"][name] or {} for name in ids)
         errors = {name: failed[name]["error"] for name in ids if name in failed}

@@ -36,8 +36,12 @@ def examine(profile: Profile | None) -> dict[str, Any]:
         "here": {
             "findings": [one.tell() for check in registry.HERE for one in check.judge(here)],
         },
-        "hosts": each(profile.hosts, lambda host: _host(profile, host), Slots()) if profile else [],
+        "hosts": _hosts(profile.by_machine()) if profile else [],
     }
+
+
+def _hosts(profile: Profile) -> list[dict[str, Any]]:
+    return each(profile.hosts, lambda host: _host(profile, host), Slots())
 
 
 def _host(profile: Profile, host: HostSettings) -> dict[str, Any]:

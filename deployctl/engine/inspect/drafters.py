@@ -20,6 +20,7 @@ from deployctl.errors import ConfigError, DeployError, HostError, StagingFailed,
 from deployctl.hosts.operations import files
 from deployctl.hosts.session import Session
 from deployctl.hosts.ways.local import LocalTransport
+from deployctl.steps import replicas
 from deployctl.steps.builds.built import installed
 from deployctl.steps.drafter import DrafterStep, checks_of, layer_offset, wanted_config
 from deployctl.steps.facts import RELEASES, VIEWS
@@ -136,7 +137,7 @@ def _as_wanted(used: InUse) -> Iterator[Check]:
 def _asked(profile: Profile, host: HostSettings, session: Session) -> tuple[Deployment, Answers]:
     if profile.drafter is None or profile.drafter.model is None:
         raise UsageError(f"profile {profile.name} has no drafter model")
-    wanted = front.serving(session, Deployment(profile, host))
+    wanted = front.serving(session, replicas.placed(profile, host))
     answers, _ = ask(Connected(host, session, session), questions([DrafterStep()], wanted))
     return wanted, answers
 

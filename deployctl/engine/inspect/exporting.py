@@ -16,7 +16,7 @@ from deployctl.engine.connections.connect import connect
 from deployctl.engine.run import front
 from deployctl.errors import ConfigError, UsageError
 from deployctl.hosts.operations import files, releases
-from deployctl.steps import facts
+from deployctl.steps import facts, replicas
 from deployctl.steps.identity import unit_home
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.member import Member
@@ -98,7 +98,7 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
     `HostError`, or `UsageError` where no image follows from the profile.
     """
     host = profile.hosts[0]
-    wanted = Deployment(profile, host, member=_rank(profile, 0))
+    wanted = replicas.placed(profile, host, member=_rank(profile, 0))
     drafter = sources.source(wanted, facts.DRAFTER)
     knowledge = read(profile.build.source.release)
     models_at = (PROGRAM, MODEL, DRAFTER if drafter else None)
@@ -160,7 +160,7 @@ def refuse_single(profile: Profile) -> None:
 
 def secret_names(profile: Profile) -> list[str]:
     """The server's secret variables by their name there."""
-    return list(secrets(Deployment(profile, profile.hosts[0])))
+    return list(secrets(replicas.placed(profile, profile.hosts[0])))
 
 
 def deployed(profile: Profile) -> Mapping[str, Any]:
@@ -170,7 +170,7 @@ def deployed(profile: Profile) -> Mapping[str, Any]:
     """
     host = profile.hosts[0]
     with connect(host) as connected:
-        unit = front.serving(connected.session, Deployment(profile, host)).unit_id
+        unit = front.serving(connected.session, replicas.placed(profile, host)).unit_id
         current = connected.session.call(releases.state, **unit)["current"]
         path = f"{unit_home(unit)}/releases/{current}/launch.json"
         found = connected.session.call(files.read, path=path) if current else None

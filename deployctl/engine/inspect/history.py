@@ -10,6 +10,8 @@ from deployctl.engine.connections.connect import Connected
 from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.run import recovery
 from deployctl.hosts.operations import releases
+from deployctl.steps import replicas
+from deployctl.steps.identity import MAIN
 
 
 def ledger(profile: Profile, last: int) -> dict[str, Any]:
@@ -17,12 +19,20 @@ def ledger(profile: Profile, last: int) -> dict[str, Any]:
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         entries = connected.session.call(releases.ledger, profile=profile.name)
+        if profile.replicas.per_host > 1:
+            own = replicas.placed(profile, host)
+            entries = [one for one in entries if _of(one) in replicas.own_units(own, (_of(one),))]
         damaged = [entry["line"] for entry in entries if entry.get("kind") == "damaged"]
         return {"runs": _runs(entries)[-last:], "damaged": damaged}
 
     found = fan_out(profile, look, alone=True)
     hosts = [{"runs": [], "damaged": [], **host} for host in found]
     return {"schema": "deployctl.history/1", "profile": profile.name, "hosts": hosts}
+
+
+def _of(entry: dict[str, Any]) -> str:
+    """The unit of an entry."""
+    return str(entry.get("unit") or MAIN)
 
 
 def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

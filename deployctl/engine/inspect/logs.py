@@ -16,8 +16,8 @@ from deployctl.engine.run import front
 from deployctl.errors import NotReady, UsageError
 from deployctl.hosts.operations import jobs, release_status, releases, units
 from deployctl.hosts.session import Session
+from deployctl.steps import replicas
 from deployctl.steps.identity import UnitId
-from deployctl.steps.interface import Deployment
 
 PAUSE = 0.5
 """Seconds between two looks at a log that is followed."""
@@ -101,7 +101,7 @@ def _on_host(profile: Profile, host: HostSettings, wanted: Wanted) -> Iterator[s
     with connect(host) as connected:
         session, job = connected.session, wanted.job
         if wanted.release is not None:
-            text = _of_release(session, profile, wanted.release)
+            text = _of_release(session, profile, host, wanted.release)
             yield "".join(text.splitlines(keepends=True)[-wanted.lines :])
             return
         unit = _unit(session, profile, host, wanted.unit)
@@ -120,8 +120,9 @@ def _on_host(profile: Profile, host: HostSettings, wanted: Wanted) -> Iterator[s
 def _unit(session: Session, profile: Profile, host: HostSettings, named: str | None) -> UnitId:
     """The unit whose log is wanted: the one that serves, unless another is named."""
     if named is None:
-        return front.serving(session, Deployment(profile, host)).unit_id
-    known = session.call(units.listing, profile=profile.name)
+        return front.serving(session, replicas.placed(profile, host)).unit_id
+    wanted = replicas.placed(profile, host)
+    known = replicas.own_units(wanted, session.call(units.listing, profile=profile.name))
     if named not in known:
         raise UsageError(
             f"profile {profile.name} has no unit {named} on {host.name}",
@@ -150,10 +151,12 @@ def _check_written(
 TAIL_BYTES = 256 * 1024
 
 
-def _of_release(session: Session, profile: Profile, named: str) -> str:
+def _of_release(session: Session, profile: Profile, host: HostSettings, named: str) -> str:
     """The log of a release's server: the one that ran last, or what was kept when it failed."""
     known: list[str] = []
-    for name, now in session.call(units.listing, profile=profile.name).items():
+    found = session.call(units.listing, profile=profile.name)
+    for name in replicas.own_units(replicas.placed(profile, host), found):
+        now = found[name]
         unit: UnitId = {"profile": profile.name, "unit": name}
         there = session.call(releases.state, **unit, last=1)["releases"]
         known += there

@@ -16,7 +16,7 @@ from deployctl.engine.run import front, recovery
 from deployctl.engine.strategies.registry import strategy
 from deployctl.hosts.operations import files, network, releases, units
 from deployctl.hosts.session import Call
-from deployctl.steps import registry
+from deployctl.steps import registry, replicas
 from deployctl.steps.drafter import DrafterStep
 from deployctl.steps.facts import NO_UNIT, PORT, RELEASES, UNIT, known_releases, known_unit
 from deployctl.steps.gpus import gpu_snapshot, profile_gpus
@@ -69,7 +69,7 @@ def survey(profile: Profile) -> dict[str, Any]:
 
     def look(host: HostSettings, connected: Connected) -> dict[str, Any]:
         part = member(profile, host.name)
-        serving = front.serving(connected.session, Deployment(profile, host, member=part))
+        serving = front.serving(connected.session, replicas.placed(profile, host, member=part))
         asked = {**_questions(serving), **_front_questions(profile)}
         answers, _ = ask(connected, asked)
         if life.waits(answers) and _answers(answers.get(HEALTH)):
@@ -91,7 +91,8 @@ def survey(profile: Profile) -> dict[str, Any]:
 def _beside(serving: Deployment, connected: Connected, answers: Answers) -> dict[str, Any]:
     """Every unit that the profile has here, with its requests, and the memory of its GPUs. The
     counters of the unit that serves are known; other servers cost one more round trip."""
-    known = answers.get(siblings.UNITS) or {}
+    every = answers.get(siblings.UNITS) or {}
+    known = {unit: every[unit] for unit in replicas.own_units(serving, every)}
     others = {
         unit: url
         for unit, state in known.items()
@@ -122,6 +123,7 @@ def _unit(state: UnitState, counts: Any) -> dict[str, Any]:
         "since": state.get("started") if runs else None,
         "restarts": state.get("restarts", 0),
         "liveness": state.get("liveness") if runs else None,
+        "asleep": state.get("asleep") if runs else None,
         "requests": reading and reading.requests,
     }
 
@@ -196,6 +198,7 @@ def _host(answers: Answers) -> dict[str, Any]:
         "restarts": unit.get("restarts", 0),
         "last_exit": _last_exit(unit),
         "liveness": unit.get("liveness") if runs else None,
+        "asleep": unit.get("asleep") if runs else None,
         "port": answers.get(PORT),
         "health": health and {"status": health["status"], "error": health["error"]},
         "generates": generates if runs else None,

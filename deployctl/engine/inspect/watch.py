@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from deployctl import bugs, cancel
@@ -24,8 +23,9 @@ from deployctl.engine.inspect.status import gates, verdicts
 from deployctl.errors import DeployError
 from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call
+from deployctl.steps import replicas
 from deployctl.steps.gpus import profile_gpus
-from deployctl.steps.interface import Answers, Deployment, Key, Question, Unanswered
+from deployctl.steps.interface import Answers, Key, Question, Unanswered
 from deployctl.steps.servers import figures, siblings
 from deployctl.steps.servers.figures import Figures
 from deployctl.steps.servers.process import RUNNING, identity
@@ -70,7 +70,7 @@ class HostWatch:
     """One host as it was seen last. `state` is replaced as a whole with each reading."""
 
     def __init__(self, profile: Profile, host: HostSettings, interval: float) -> None:
-        self._wanted = Deployment(profile, host)
+        self._wanted = replicas.placed(profile, host)
         self._interval = interval
         self._servers: dict[str, _Server] = {}
         self._urls: dict[str, str] = {}
@@ -108,7 +108,8 @@ class HostWatch:
             asked |= {one.key: one for one in profile_gpus.questions(wanted)}
         asked |= {_counts(unit): _reading(unit, url) for unit, url in self._urls.items()}
         answers, _ = ask(connected, asked)
-        at, known = time.monotonic(), answers.get(siblings.UNITS) or {}
+        at, every = time.monotonic(), answers.get(siblings.UNITS) or {}
+        known = {unit: every[unit] for unit in replicas.own_units(wanted, every)}
         urls = {unit: url for unit, state in known.items() if (url := figures.server_at(state))}
         late = {unit: url for unit, url in urls.items() if self._urls.get(unit) != url}
         more: dict[str, Question[Any]] = {
@@ -195,12 +196,7 @@ class Watch:
             threading.Thread(target=host.follow, args=work, name="watch", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
 
     def settle(self, readings: int) -> None:

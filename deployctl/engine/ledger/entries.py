@@ -138,7 +138,7 @@ def manifest(
         "profile": profile.name,
         "profile_digest": profile_digest(profile),
         "deployctl": __version__,
-        "wanted": profile.model_dump(mode="json", by_alias=True),
+        "wanted": profile.by_machine().model_dump(mode="json", by_alias=True),
         "skip": sorted(wanted.skip),
         "identity": dict(identity),
         **made_from(evidence),

@@ -13,8 +13,9 @@ from deployctl.engine.connections.connect import Connected
 from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.ledger import lock
 from deployctl.errors import RemoteError
-from deployctl.hosts.operations import garbage, releases
+from deployctl.hosts.operations import garbage, releases, units
 from deployctl.hosts.session import Call
+from deployctl.steps.identity import replica_number
 
 SCHEMA = "deployctl.gc/1"
 UNFINISHED = (".part", ".incoming")
@@ -118,7 +119,7 @@ def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:
     def clear(host: HostSettings, connected: Connected) -> dict[str, Any]:
         return _host(host, connected, profile.name, keep, dry_run)
 
-    hosts = fan_out(profile, clear)
+    hosts = fan_out(profile.by_machine(), clear)
     return {"schema": SCHEMA, "profile": profile.name, "dry_run": dry_run, "hosts": hosts}
 
 
@@ -128,6 +129,12 @@ def _host(
     names = connected.session.call(releases.profiles)
     # Another profile's run may be about to refer to what is not yet referred to.
     takes = [lock.take(name, f"gc-{profile}") for name in sorted({*names, profile})]
+    takes += [
+        lock.take(name, f"gc-{profile}", unit=unit)
+        for name in names
+        for unit in connected.session.call(units.listing, profile=name)
+        if (replica_number(unit) or 1) > 1
+    ]
     for answer in connected.session.ask(takes):
         if isinstance(answer, RemoteError):
             raise lock.held(host.name, answer, waits=False) if answer.kind == "locked" else answer

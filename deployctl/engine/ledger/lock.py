@@ -12,6 +12,7 @@ from deployctl.agent.wire.answers import Held
 from deployctl.errors import LockHeld, RemoteError
 from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call
+from deployctl.steps.identity import MAIN, replica_number
 
 
 def holder(run: str) -> dict[str, Any]:
@@ -31,10 +32,14 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def take(profile: str, run: str, wait: float = 0.0, playbook: str = "") -> Call[Held]:
-    """The request that takes the lock; it travels with the questions."""
+def take(
+    profile: str, run: str, wait: float = 0.0, playbook: str = "", unit: str = MAIN
+) -> Call[Held]:
+    """The request that takes the lock; it travels with the questions. Each of several replicas on
+    a host has one of its own."""
     named = {**holder(run), "playbook": playbook}
-    return Call(releases.lock, profile=profile, holder=named, wait=wait)
+    about = {} if replica_number(unit) in (None, 1) else {"unit": unit}
+    return Call(releases.lock, profile=profile, holder=named, wait=wait, **about)
 
 
 def describe(named: Mapping[str, Any]) -> str:

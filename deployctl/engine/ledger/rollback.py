@@ -77,6 +77,8 @@ def previous_deployment(
         named: dict[str, Any] = {"name": wanted.profile.name}
         named |= {name: getattr(wanted.profile, name) for name in FLEET}
         profile = kept_profile(manifest["wanted"]).model_copy(update=named)
+        if profile.group is None:
+            profile = profile.on_hosts_of(wanted.profile)
         environment = str(manifest["identity"]["environment"])
         part = member(profile, wanted.host.name)
     except (ValidationError, ValueError, KeyError, TypeError) as error:

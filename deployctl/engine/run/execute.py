@@ -7,6 +7,7 @@ import time
 import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from deployctl.cancel import Cancelled
 from deployctl.engine.connections.connect import Connected, ask
@@ -42,6 +43,16 @@ from deployctl.steps.member import NoPeers, PeerFailed, Peers
 from deployctl.steps.servers.stopping import reachable
 
 
+class Rests(Protocol):
+    """What serves, and sleeps while its successor is started."""
+
+    def sleep(self, work: Work) -> None:
+        """Let clients wait and put it to sleep."""
+
+    def lead(self) -> None:
+        """Lead clients to the successor."""
+
+
 @dataclass
 class Work:
     """One host's work in progress: what every step's context is built from."""
@@ -61,6 +72,8 @@ class Work:
     courier: Courier = field(default_factory=NoCourier)
     peers: Peers = field(default_factory=NoPeers)
     """The other ranks of its group."""
+    resting: Rests | None = None
+    """What sleeps while this is started; None where nothing does."""
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""
 

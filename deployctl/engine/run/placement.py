@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
+from deployctl.steps.identity import replica_unit
 from deployctl.steps.member import Role
 
 SERVER = "server"
@@ -45,17 +46,20 @@ class Group:
 
 def placements(profile: Profile) -> tuple[Placement, ...]:
     """Every unit of a profile, in the order of its hosts."""
+    if profile.group is None:
+        return tuple(_alone(profile, host) for host in profile.hosts)
     serve = profile.serve
     gpus = None if serve.gpus is None else tuple(serve.gpus)
-    if profile.group is None:
-        return tuple(
-            Placement(host, SERVER, "server", host.name, 0, serve.port, gpus)
-            for host in profile.hosts
-        )
     return tuple(
         Placement(host, SERVER, "worker" if rank else "head", profile.name, rank, serve.port, gpus)
         for rank, host in enumerate(profile.hosts)
     )
+
+
+def _alone(profile: Profile, host: HostSettings) -> Placement:
+    unit, serve = replica_unit(host.replica), profile.of_replica(host).serve
+    gpus = None if serve.gpus is None else tuple(serve.gpus)
+    return Placement(host, unit, "server", host.name, 0, serve.port, gpus)
 
 
 def groups(placed: tuple[Placement, ...]) -> tuple[Group, ...]:

@@ -4,20 +4,26 @@ in it again once what is current serves."""
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from deployctl import cancel
+from deployctl.agent.wire.answers import UnitState
 from deployctl.config.profile import Profile
 from deployctl.engine.ledger.record import StepRecord
 from deployctl.engine.run import events
 from deployctl.engine.run.execute import Work
-from deployctl.engine.run.routing import Routing
+from deployctl.engine.run.routing import Routing, Spot
 from deployctl.errors import DeployError
 from deployctl.hosts.operations import units
+from deployctl.hosts.session import Call
 from deployctl.steps.facts import release_state
+from deployctl.steps.identity import replica_unit
 from deployctl.steps.routers.words import JOINS, LEAVES
-from deployctl.steps.servers import in_flight
+from deployctl.steps.servers import in_flight, siblings
 from deployctl.steps.servers.process import RUNNING, was_proven
+from deployctl.steps.servers.stopping import listens_at
 
 
 class Replica:
@@ -25,8 +31,8 @@ class Replica:
 
     def __init__(self, routing: Routing, profile: Profile, last: bool = False) -> None:
         self._last = last
-        self._routing = routing
-        self._drain = profile.replicas.drain
+        self.routing = routing
+        self._profile, self._drain = profile, profile.replicas.drain
         self._left = False
 
     def leave(self, work: Work) -> None:
@@ -34,14 +40,16 @@ class Replica:
         over."""
         self._left = True
         host, session, began = work.wanted.host, work.connected.session, time.monotonic()
+        found = self._units(work)
 
         def show(left: int | None) -> None:
             many = "an unknown number of" if left is None else str(left)
             detail = f"{many} requests in flight"
             work.listen(events.StepProgress(host.name, LEAVES, "drain", detail, None))
 
-        evidence: dict[str, Any] = {"removed": self._routing.leave(host, self._last)}
-        unit = session.call(units.state, **work.wanted.unit_id)
+        spot = self._spot(work, found)
+        evidence: dict[str, Any] = {"removed": self.routing.leave(spot, self._last)}
+        unit = found.get(work.wanted.unit) or siblings.ABSENT
         if unit["state"] in RUNNING:
             started = time.monotonic()
             left = in_flight.drain(session, work.wanted, unit, self._drain, show)
@@ -63,19 +71,39 @@ class Replica:
             work.record.error = work.record.error or error
 
     def _settle(self, work: Work) -> None:
-        host, began = work.wanted.host, time.monotonic()
-        session = work.connected.session
-        unit = session.call(units.state, **work.wanted.unit_id)
+        began, session = time.monotonic(), work.connected.session
+        found = self._units(work)
+        unit, spot = found.get(work.wanted.unit) or siblings.ABSENT, self._spot(work, found)
         current = session.follow(release_state(work.wanted).call, None)["current"]
         if not (was_proven(unit) and unit["release"] == current):
-            removed = self._routing.drop(host)
+            removed = self.routing.drop(spot)
             if removed:
                 self._note(work, LEAVES, began, {"removed": removed})
             return
-        evidence = self._routing.join(host, unit)
+        evidence = self.routing.join(spot, unit)
         if evidence is not None:
             self._note(work, JOINS, began, evidence)
             work.record.changed = True
+
+    @staticmethod
+    def _units(work: Work) -> Mapping[str, UnitState]:
+        """Every unit of the profile on this machine."""
+        listing = Call(units.listing, profile=work.wanted.profile.name)
+        return work.connected.session.follow(listing, None)
+
+    def _spot(self, work: Work, found: Mapping[str, UnitState]) -> Spot:
+        """Where this replica and its neighbours listen, as wanted and as they run."""
+        host, ports = work.wanted.host, dict[str, set[int]]()
+        for one in self._profile.everywhere:
+            if one.machine == host.machine:
+                own = ports.setdefault(replica_unit(one.replica), set())
+                own.add(self._profile.of_replica(one).serve.port)
+        for unit in ports:
+            at = urlsplit(listens_at(found.get(unit) or siblings.ABSENT) or "")
+            ports[unit] |= {at.port} if at.port else set()
+        own = ports.pop(replica_unit(host.replica), set())
+        others = frozenset[int]().union(*ports.values()) - own
+        return Spot(host, frozenset(own), others)
 
     def _note(self, work: Work, step: str, began: float, evidence: dict[str, Any]) -> None:
         record = StepRecord(step, "changed", time.monotonic() - began, evidence)

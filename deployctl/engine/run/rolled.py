@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger.record import RunRecord
-from deployctl.engine.run import switch
+from deployctl.engine.run import surplus, switch
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.plan import HostPlan
 from deployctl.engine.run.replica import Replica
@@ -26,9 +26,14 @@ def stay(turns: Turns, host: str) -> str | None:
 
 
 def settle(replica: Replica | None, work: Work, plan: HostPlan) -> None:
-    """Have the router send requests here where what is current serves, and else not."""
-    if replica is not None and any(p.step.phase == "switch" for p in plan.steps):
+    """Have the router send requests here where what is current serves, and else not; end replicas
+    that the profile does not have any more."""
+    if not any(p.step.phase == "switch" for p in plan.steps):
+        return
+    if replica is not None:
         replica.settle(work)
+    if work.record.error is None and not work.record.held_back:
+        surplus.end(work, replica.routing if replica else None)
 
 
 def go_back(

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,20 @@ PATIENCE = 30.0
 ADDING = 30.0
 """Seconds for the router to find a replica healthy that has just passed its gates."""
 POLL = 0.2
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a replica is: its host, the ports at which it listens or did, and those of the other
+    replicas on the same machine. What is left there of a machine's list is its first one's."""
+
+    host: HostSettings
+    ports: frozenset[int] = frozenset()
+    others: frozenset[int] = frozenset()
+
+    def has(self, port: int | None) -> bool:
+        """Whether what listens at a port of the machine is this replica."""
+        return port in self.ports or (self.host.replica == 1 and port not in self.others)
 
 
 class Routing:
@@ -56,16 +71,12 @@ class Routing:
                 self._connected.close()
                 self._connected = None
 
-    def listed(self, host: HostSettings) -> list[str]:
-        """The URLs in the router's list that are the replica's on this host."""
-        return [url for url in self._replicas() if self._is_of(url, host)]
-
-    def leave(self, host: HostSettings, last: bool = False) -> list[str]:
-        """Send this host's replica no further requests; the URLs that were taken out. Raises
-        `HostError` where no other replica would be left to answer, unless it may be the `last`."""
+    def leave(self, spot: Spot, last: bool = False) -> list[str]:
+        """Send this replica no further requests; the URLs that were taken out. Raises `HostError`
+        where no other replica would be left to answer, unless it may be the `last`."""
         with self._changing:
-            found = self._replicas()
-            own = [url for url in found if self._is_of(url, host)]
+            found, host = self._replicas(), spot.host
+            own = [url for url in found if self._is_of(url, spot)]
             others = {url: healthy for url, healthy in found.items() if url not in own}
             alone = len(self._profile.everywhere) == 1 or last
             if own and not alone and not any(others.values()):
@@ -81,25 +92,26 @@ class Routing:
                 self._ask(self._program.remove(url))
             return own
 
-    def drop(self, host: HostSettings) -> list[str]:
+    def drop(self, spot: Spot) -> list[str]:
         """Take out a replica that does not serve; the URLs that were taken out."""
         with self._changing:
             found = self._replicas()
-            own = [url for url in found if self._is_of(url, host)]
+            own = [url for url in found if self._is_of(url, spot)]
             if own:
                 self._keep([url for url in found if url not in own])
             for url in own:
                 self._ask(self._program.remove(url))
             return own
 
-    def join(self, host: HostSettings, unit: UnitState) -> dict[str, Any] | None:
-        """Send requests to what serves on this host, and wait until the router finds it healthy:
+    def join(self, spot: Spot, unit: UnitState) -> dict[str, Any] | None:
+        """Send requests to what serves as this replica, and wait until the router finds it healthy:
         its URL, and what was wrong before. None where all was well."""
-        at = urlsplit(listens_at(unit) or "")
-        url = replica_url(self._profile, host, at.port or self._profile.serve.port)
+        at, host = urlsplit(listens_at(unit) or ""), spot.host
+        port = at.port or self._profile.of_replica(host).serve.port
+        url = replica_url(self._profile, host, port)
         with self._changing:
             found = self._replicas()
-            stale = [one for one in found if self._is_of(one, host) and one != url]
+            stale = [one for one in found if self._is_of(one, spot) and one != url]
             if url in found and self._is_cut_off(url):
                 stale.append(url)
             for one in stale:
@@ -123,10 +135,11 @@ class Routing:
                 self._connected = cancel.abandonable(lambda: connect(self._host), Connected.close)
             return self._connected.session
 
-    def _is_of(self, url: str, host: HostSettings) -> bool:
-        """Whether a URL is the replica's on this host: each has an address of its own."""
-        own = replica_url(self._profile, host, self._profile.serve.port)
-        return urlsplit(url).hostname == urlsplit(own).hostname
+    def _is_of(self, url: str, spot: Spot) -> bool:
+        """Whether a URL is this replica's: each host has an address of its own."""
+        own = urlsplit(replica_url(self._profile, spot.host, self._profile.serve.port))
+        asked = urlsplit(url)
+        return asked.hostname == own.hostname and spot.has(asked.port)
 
     def _add(self, host: HostSettings, url: str) -> None:
         answer = self._ask(self._program.add(url), timeout=ADDING)

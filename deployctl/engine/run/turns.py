@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from deployctl import cancel
+from deployctl.config.host import HostSettings
 from deployctl.config.router import RollSettings
 from deployctl.engine.connections.pool import Slots
 from deployctl.engine.run.placement import Group
@@ -14,6 +15,17 @@ from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
 
 class HeldBack(Exception):
     """A host's turn does not come: another one failed."""
+
+
+def _one_before(hosts: Iterable[HostSettings]) -> dict[str, str]:
+    """Of each replica the one before it on the same machine, where there is one."""
+    last: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for host in hosts:
+        if host.machine in last:
+            found[host.name] = last[host.machine]
+        last[host.machine] = host.name
+    return found
 
 
 class Turns:
@@ -35,6 +47,7 @@ class Turns:
         self._wait = roll.wait if roll else 0.0
         self.on_failure = roll.on_failure if roll else "stop"
         self._group = {p.host.name: group.name for group in groups for p in group.placements}
+        self._before = _one_before(p.host for group in groups for p in group.placements)
         self._plans: dict[str, GroupPlan] = {}
         self._locked: set[str] = set()
         self._waiting: set[str] = set()
@@ -74,6 +87,21 @@ class Turns:
         with self._changed:
             self._locked.add(host)
             self._changed.notify_all()
+
+    def follows(self, host: str) -> bool:
+        """Whether it shares its machine with a replica that comes before it in this run."""
+        return self._strategy.together and host in self._before
+
+    def after_the_one_before(self, host: str) -> None:
+        """Wait until the replica before it on the same machine has staged, or has nothing to: what
+        that has made is there for this one."""
+        before = self._before[host]
+        with self.slots.given(), self._changed:
+            cancel.wait_for(
+                self._changed, lambda: before in self._waiting | self._passed | self._ended
+            )
+            if before in self._failed:
+                raise HeldBack(f"{before} failed")
 
     def planned(self, host: str, switches: bool, serves: bool) -> None:
         """What a host has to do is known."""

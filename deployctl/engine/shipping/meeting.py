@@ -10,6 +10,7 @@ from typing import Any
 from deployctl import cancel
 from deployctl.agent.wire.stored import Model
 from deployctl.config.profile import Profile
+from deployctl.config.replicas import firsts
 from deployctl.engine.connections.connect import Connected, ask
 from deployctl.engine.connections.pool import Slots
 from deployctl.engine.shipping import carrying
@@ -34,7 +35,7 @@ class Meeting:
     def __init__(self, profile: Profile, slots: Slots) -> None:
         self._way = profile.share.way
         self._port = profile.share.relay_port
-        self._hosts = [host.name for host in profile.hosts]
+        self._hosts = firsts(profile.hosts)
         self._slots = slots
         self._declared: dict[str, _Declared] = {}
         self._left: set[str] = set()
@@ -54,7 +55,7 @@ class Meeting:
         """Agree with the other hosts on who brings what: the deployment with that, and the answers
         with what another host got from the hub. Waits for the others only where this host lacks
         something."""
-        if self.alone:
+        if self.alone or wanted.host.name not in self._hosts:
             return wanted, answers
         question = reach_question(wanted, answers)
         if question is not None and needs(steps, wanted, answers):

@@ -10,9 +10,9 @@ from typing import Any
 from deployctl.agent.wire.gpus import Gpu, Holders, UnreadableProcess
 from deployctl.hosts.operations import gpu
 from deployctl.hosts.session import Call
-from deployctl.steps import facts
+from deployctl.steps import facts, replicas
 from deployctl.steps.builds.environments import environment_key, job_id
-from deployctl.steps.facts import GPUS, UNIT, known_releases
+from deployctl.steps.facts import GPUS, UNIT, UNITS, known_releases
 from deployctl.steps.gpus import clean_options, profile_gpus
 from deployctl.steps.gpus.holders import Process, join, pid_in
 from deployctl.steps.gpus.ownership import Mine, Selection, Verdict, judge, select
@@ -46,6 +46,8 @@ class GpuSnapshot:
     selection: Selection
     mine: Mine
     blind: tuple[str, ...]
+    resting: frozenset[int] = frozenset()
+    """PIDs of what sleeps by the time that a server is started, as `unit_pids` has them."""
     contained: str | None = None
     """What kind of container the agent that looked runs in."""
 
@@ -85,9 +87,10 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
     unit = answers[UNIT]
     waits = unit.get("waits")
     environments = _environments(wanted, answers)
+    members = (*unit["members"], *_surplus(wanted, answers))
     mine = Mine(
         name=wanted.owner,
-        unit=frozenset((m["pid"], m["start"]) for m in unit["members"]),
+        unit=frozenset((m["pid"], m["start"]) for m in members),
         environments=environments,
         jobs=frozenset(job_id(key) for key in environments),
         namespace=(inside or look)["namespace"],
@@ -98,7 +101,20 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
     )
     verdicts = tuple(judge(join(look, answers[GPUS], inside), mine))
     selection = select(verdicts, mine, clean_options.scope(wanted))
-    return GpuSnapshot(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
+    resting = frozenset(
+        v.process.pid
+        for v in verdicts
+        if (pid_in(v.process, mine.namespace), v.process.start) in wanted.resting
+    )
+    blind = tuple(_blind(answers))
+    return GpuSnapshot(gpus, verdicts, selection, mine, blind, resting, look["contained"])
+
+
+def _surplus(wanted: Deployment, answers: Answers) -> Iterator[Any]:
+    """Processes of replicas that the profile does not have any more."""
+    known = answers.get(UNITS) or {}
+    for unit in replicas.surplus(wanted, known):
+        yield from known[unit]["members"]
 
 
 def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:

@@ -25,7 +25,7 @@ Told = Callable[[int, int], None]
 ROUNDS = 6
 """Rounds of a level at most."""
 AGREE = 0.1
-"""Two rounds agree where the slower one is at most this share slower."""
+"""Two rounds agree where the slower one is at most this share slower than the other."""
 GONE = ("timeout", "stalled", "refused")
 """Ends of a request after which more requests would only wait."""
 
@@ -62,8 +62,8 @@ class Speeds:
 def run(client: Client, load: Load, told: Told) -> Speeds:
     """Ask the same prompts at every level, each warmed at its own concurrency.
 
-    A level is asked in rounds until one is not faster than the round before: compilation, graphs
-    and caches of that concurrency are paid by then, and the last round is the one that counts.
+    A level is asked in rounds until one agrees with the round before: compilation, graphs and
+    caches of that concurrency are paid by then, and the last round is the one that counts.
     A server that does not answer any more ends it all.
     """
     bodies = request_bodies(client, load)
@@ -86,11 +86,15 @@ def _warmed(
     while True:
         level, answers = _round(client, bodies, concurrency)
         speed = level["tokens_per_second"]
-        settled = bool(before) and speed is not None and speed <= before[-1] * (1 + AGREE)
+        settled = bool(before) and speed is not None and _agree(speed, before[-1])
         ended = _ended(client, concurrency, answers)
         if settled or ended is not None or len(before) + 1 >= ROUNDS:
             return level | {"warm_up": before, "settled": settled}, ended
         before.append(speed or 0.0)
+
+
+def _agree(one: float, other: float) -> bool:
+    return min(one, other) >= max(one, other) * (1 - AGREE)
 
 
 def _round(

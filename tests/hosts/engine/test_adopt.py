@@ -17,6 +17,7 @@ import pytest
 
 from deployctl.agent.processes.processes import is_same, read_stat
 from deployctl.agent.supervision import adoption
+from tests.hosts.lab.files import contents
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 from tests.hosts.lab.sshd import Sshd
@@ -117,11 +118,8 @@ def by_hand(served: ServedHost, tmp_path: Path) -> Iterator[ByHand]:
 
 def text_below(folder: Path) -> str:
     """Everything that a folder's files hold."""
-    return "\n".join(
-        path.read_text("utf-8", "replace")
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink() and path.suffix != ".pyz"
-    )
+    found = (data for path, data in contents(folder) if path.suffix != ".pyz")
+    return "\n".join(data.decode("utf-8", "replace") for data in found)
 
 
 def test_the_profile_starts_the_same_server(by_hand: ByHand) -> None:

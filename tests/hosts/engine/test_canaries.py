@@ -13,6 +13,7 @@ import yaml
 
 from deployctl.engine.schedule import entries, scheduled_run
 from deployctl.engine.schedule.entries import Entry
+from tests.hosts.lab.files import contents
 from tests.hosts.served.host import LIMIT, ServedHost
 
 CANARY = "canary-9c41"
@@ -76,10 +77,7 @@ def scheduled(served: ServedHost, playbook: str, tmp_path: Path) -> tuple[int, s
 
 
 def in_files(*folders: Path) -> Iterator[Path]:
-    for folder in folders:
-        for path in folder.rglob("*"):
-            if path.is_file() and not path.is_symlink() and CANARY.encode() in path.read_bytes():
-                yield path
+    return (path for path, data in contents(*folders) if CANARY.encode() in data)
 
 
 def in_processes(server: int | None) -> Iterator[str]:

@@ -44,7 +44,7 @@ def many(served: ServedHost, sshd: Sshd, tmp_path: Path) -> ServedHost:
     other = tmp_path / "ssh_config"
     other.write_text("Host *\n  IdentitiesOnly yes\n  IdentityAgent none\n", encoding="utf-8")
     broken[REFUSED]["ssh"]["config_file"] = str(other)
-    broken[HANGS]["python"] = program(tmp_path / "hangs", "exec sleep 600")
+    broken[HANGS]["python"] = program(tmp_path / "hangs", "exec cat >/dev/null")
     broken[RAISES]["python"] = program(tmp_path / "raises", "echo Traceback: no memory >&2; exit 1")
     content = {**yaml.safe_load(served.profile_file.read_text("utf-8")), "hosts": hosts}
     served.profile_file.write_text(yaml.safe_dump(content), encoding="utf-8")

@@ -21,7 +21,7 @@ def step(record: RunRecord, name: str) -> StepRecord:
 
 def test_the_next_release_is_warmed_beside_what_serves(served: ServedHost) -> None:
     first = served.up(WARM)
-    assert first.exit_code == 0
+    assert first.exit_code == 0, first.hosts[0].error
     # Nothing served: nothing could be done beside it.
     assert "warm start" not in (step(first, "launch").evidence["plain"] or "")
     before = served.unit()
@@ -33,7 +33,7 @@ def test_the_next_release_is_warmed_beside_what_serves(served: ServedHost) -> No
             seen.append((pid, served.unit()["pid"]))
 
     second = served.up(WARM, OTHER, listen=listen)
-    assert second.exit_code == 0
+    assert second.exit_code == 0, second.hosts[0].error
     launch = step(second, "launch").evidence
     ((waited, serving),) = seen
     assert serving == before["pid"]
@@ -52,7 +52,7 @@ def test_the_next_release_is_warmed_beside_what_serves(served: ServedHost) -> No
 def test_a_failed_gate_goes_back_warm_and_leaves_nothing_that_waits(served: ServedHost) -> None:
     good = served.up(WARM).hosts[0].release
     failed = served.up(WARM, STALE)
-    assert failed.exit_code == 10
+    assert failed.exit_code == 10, failed.hosts[0].error
     assert step(failed, "launch").evidence["warm"]
     assert failed.hosts[0].restored
     unit = served.unit()
@@ -81,7 +81,7 @@ def test_a_run_that_is_killed_leaves_what_serves_and_the_next_one_switches(
     assert (after["pid"], after["state"]) == (before["pid"], "running")
     assert after["waits"]["pid"] == waited
     record = served.up(WARM, OTHER)
-    assert record.exit_code == 0
+    assert record.exit_code == 0, record.hosts[0].error
     launched = step(record, "launch").evidence
     assert launched["warm"] and launched["pid"] != waited
     assert not is_alive(waited)
@@ -99,7 +99,7 @@ def test_a_run_that_is_killed_after_the_stop_leaves_a_process_that_the_next_one_
     stopped = served.unit()
     assert stopped["state"] == "stopped" and stopped["waits"]["pid"] == waited
     record = served.up(WARM, OTHER)
-    assert record.exit_code == 0
+    assert record.exit_code == 0, record.hosts[0].error
     launched = step(record, "launch").evidence
     assert launched["pid"] == waited and launched["warm"] and launched["plain"] is None
 

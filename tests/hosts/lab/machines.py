@@ -43,7 +43,9 @@ class Node:
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         """The `ssh:` section of a host file that reaches this machine from inside the lab."""
-        return {"address": self.name, "config_file": str(self.config_file), **changes}
+        known = {"address": self.name, "config_file": str(self.config_file)}
+        # However busy this machine is.
+        return {**known, "connect_timeout": 60, **changes}
 
     def host_settings(self, **changes: Any) -> dict[str, Any]:
         """A whole host file, as `HostSettings` takes it; `changes` go into its `ssh:`."""

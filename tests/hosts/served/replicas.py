@@ -72,10 +72,14 @@ class Replicas(ManyHosts):
 
     def workers(self) -> dict[str, bool]:
         """Whether the router finds each replica in its list healthy, by address."""
+        return {place.split(":")[0]: healthy for place, healthy in self.listed().items()}
+
+    def listed(self) -> dict[str, bool]:
+        """The same by address and port."""
         url = f"http://127.0.0.1:{ROUTER_PORT}/workers"
         (answer,) = self.machines[0].ask(Call("network.http", method="GET", url=url))
         found = json.loads(answer["body"])["workers"]
-        return {one["url"].split("/")[2].split(":")[0]: one["is_healthy"] for one in found}
+        return {one["url"].split("/")[2]: one["is_healthy"] for one in found}
 
     def all(self) -> dict[str, bool]:
         """The router's list as it is with every replica in service."""

@@ -36,7 +36,7 @@ def test_what_listens_is_reached_and_measured_and_what_does_not_is_named(tmp_pat
     work = threading.Thread(target=ranks.answer, args=(listening, HERE, [0, 0], "word"))
     work.start()
     try:
-        ready.wait(10)
+        assert ready.wait(60)
         first, second = said[0]["ports"]
         targets = [
             [HERE, first, "word", True],

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from deployctl.config.profile import Profile
 
+SEVERAL = {"per_host": 2}
+
 
 def profile(listens: str = "0.0.0.0", **changes: Any) -> Profile:
     return Profile.model_validate(
@@ -34,6 +36,8 @@ def profile(listens: str = "0.0.0.0", **changes: Any) -> Profile:
         ({"roll": {}}, "recreate"),
         ({"roll": {"at_once": 1}}, "rolling"),
         ({"router": {"port": 9000}}, "rolling"),
+        ({"replicas": SEVERAL}, "rolling"),
+        ({"replicas": {"per_host": 1}}, "recreate"),
         ({"roll": {"at_once": 2}, "switch": {"strategy": "recreate"}}, "recreate"),
     ],
 )
@@ -66,7 +70,13 @@ def test_a_run_on_some_hosts_knows_them_all() -> None:
         ({"router": {}, "serve": {"port": 8123}}, "cannot reach 127.0.0.1 of b"),
         ({"router": {"host": "b"}}, "a needs address"),
         ({"router": {}, "switch": {"strategy": "recreate"}}, "needs rolling, not recreate"),
-        ({"replicas": {"per_host": 2}}, "not supported yet"),
+        ({"replicas": {"per_host": 0}}, "greater than or equal to 1"),
+        ({"replicas": SEVERAL, "switch": {"strategy": "recreate"}}, "above 1 needs rolling"),
+        ({"replicas": SEVERAL, "serve": {"port": 65535}}, "the ports 65535 to 65536"),
+        ({"replicas": SEVERAL, "serve": {"port": 1, "gpus": [0, 1, 2]}}, "3 GPUs cannot be shared"),
+        ({"replicas": SEVERAL, "router": {"port": 8124}}, "it is a replica's"),
+        ({"replicas": SEVERAL, "router": {"metrics_port": 8124}}, "it is a replica's"),
+        ({"replicas": SEVERAL, "group": {"tensor_parallel_size": 3}}, "one rank on each host"),
         ({"roll": {"at_once": 0}}, "a share such as 25%"),
         ({"roll": {"at_once": "0%"}}, "a share such as 25%"),
         ({"roll": {"at_once": "lots"}}, "a share such as 25%"),

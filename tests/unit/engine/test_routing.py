@@ -11,7 +11,7 @@ import pytest
 
 from deployctl.agent.wire.answers import HttpAnswer, UnitState
 from deployctl.config.profile import Profile
-from deployctl.engine.run.routing import Routing
+from deployctl.engine.run.routing import Routing, Spot
 from deployctl.errors import HostError
 from deployctl.steps.routers.interface import Request
 from tests.unit.config.test_routed import profile
@@ -59,7 +59,7 @@ def unit(port: int = 8123) -> UnitState:
 
 
 WANTED = profile(router={"port": 9000})
-HOSTS = {host.name: host for host in WANTED.hosts}
+HOSTS = {host.name: Spot(host) for host in WANTED.hosts}
 
 
 def test_who_leaves_is_not_started_with_again() -> None:
@@ -81,7 +81,7 @@ def test_the_last_that_answers_does_not_leave(others: dict[str, bool]) -> None:
 
 def test_an_only_replica_leaves() -> None:
     alone = profile(router={"port": 9000}, hosts=[{"name": "a", "local": True}])
-    assert InMemory(alone, {A: True}).leave(alone.hosts[0]) == [A]
+    assert InMemory(alone, {A: True}).leave(Spot(alone.hosts[0])) == [A]
 
 
 def test_what_serves_joins_once() -> None:
@@ -125,3 +125,20 @@ def test_what_does_not_serve_is_taken_out() -> None:
     router = InMemory(WANTED, {A: True, B: False})
     assert router.drop(HOSTS["b"]) == [B] and router.kept == {A}
     assert router.drop(HOSTS["b"]) == []
+
+
+SEVERAL = profile(router={"port": 9000}, replicas={"per_host": 2}).spread()
+B2 = "http://b.example:8124"
+
+
+def test_a_replica_has_its_ports_on_its_host_and_the_first_what_is_left() -> None:
+    first, second = (host for host in SEVERAL.hosts if host.machine == "b")
+    of_second = Spot(second, frozenset({8124, 8200}), frozenset({8123}))
+    router = InMemory(SEVERAL, {B: True, B2: True, "http://b.example:8200": True})
+    assert router.leave(of_second) == [B2, "http://b.example:8200"] and {*router.list} == {B}
+    joined = router.join(of_second, unit(8124))
+    assert joined is not None and joined["replica"] == B2
+    of_first = Spot(first, frozenset({8123}), frozenset({8124}))
+    router = InMemory(SEVERAL, {B: True, B2: True, "http://b.example:7000": False})
+    assert router.leave(of_first) == [B, "http://b.example:7000"]
+    assert router.kept == {B2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from deployctl.errors import HostError
@@ -26,8 +27,10 @@ READY = {
         "boot_id": "b",
     }
 }
-HASTY = Limits(start=5, ping=0.05, dead=5, answer=0.2, whole=5)
+HASTY = Limits(start=60, ping=0.05, dead=60, answer=0.2, whole=5)
 """Bounds of a session that a test can wait for."""
+PATIENT = replace(HASTY, answer=60, whole=60)
+"""Bounds that no busy machine reaches, for tests of what is answered."""
 
 
 class ScriptedHost:

@@ -12,7 +12,14 @@ import pytest
 from deployctl.errors import ConnectionLost, RemoteError
 from deployctl.hosts import messages
 from deployctl.hosts.session import Call
-from tests.unit.hosts.scripted_agent import HASTY, READY, Message, answering, scripted
+from tests.unit.hosts.scripted_agent import (
+    HASTY,
+    PATIENT,
+    READY,
+    Message,
+    answering,
+    scripted,
+)
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 BROKEN: dict[str, Message | bytes] = {
@@ -50,7 +57,7 @@ BROKEN: dict[str, Message | bytes] = {
 
 @pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN.keys())
 def test_what_cannot_be_understood_is_a_lost_connection(said: Message | bytes) -> None:
-    with scripted(answering(said), replace(HASTY, answer=60, dead=60)) as session:
+    with scripted(answering(said), PATIENT) as session:
         with pytest.raises(ConnectionLost) as caught:
             session.call("files.read", path="/x")
         assert caught.value.exit_code == 4
@@ -91,10 +98,11 @@ class TestSilence:
                 beats.append({"id": message["id"], "call": 0, "event": {}})
             if "ping" in message and beats:
                 yield beats[0]
-                if message["ping"] > 12:
+                if message["ping"] > 30:
                     yield {"id": beats[0]["id"], "results": [{"value": "slow"}]}
 
-        with scripted(script) as session:
+        # Longer altogether than the time between two words.
+        with scripted(script, replace(HASTY, answer=1.0)) as session:
             assert session.call("modules.run") == "slow"
 
     def test_signs_of_work_without_end_are_ended(self) -> None:
@@ -111,7 +119,7 @@ class TestQueues:
     def test_events_that_pile_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("deployctl.hosts.link.MOST_QUEUED", 10_000)
         piled = [{"id": 0, "call": 0, "event": {"text": "x" * 100}}] * 200
-        with scripted(answering(*piled)) as session:
+        with scripted(answering(*piled), PATIENT) as session:
             stream = session.stream("jobs.follow", id="x")
             with pytest.raises(ConnectionLost, match="more than can be processed"):
                 stream.result()
@@ -124,7 +132,7 @@ class TestQueues:
             if "calls" in message or "feed" in message:
                 yield {"id": 1, "call": 0, "event": {"text": "x" * 5000}}
 
-        with scripted(script) as session:
+        with scripted(script, PATIENT) as session:
             stream = session.stream("jobs.follow", id="x")
             for _ in range(20):
                 told.append(stream.next())
@@ -141,7 +149,7 @@ class TestQueues:
             return ()
 
         try:
-            with scripted(script) as session:
+            with scripted(script, PATIENT) as session:
                 stream = session.stream("files.put", path="/x", size=1, sha256="0")
                 for _ in range(100):
                     stream.feed("x" * 1000)
@@ -157,7 +165,7 @@ class TestQueues:
                 for _ in range(1000):
                     yield READY
 
-        with scripted(script) as session, pytest.raises(ConnectionLost):
+        with scripted(script, PATIENT) as session, pytest.raises(ConnectionLost):
             session.call("files.read", path="/x")
 
 
@@ -171,7 +179,7 @@ def test_what_comes_late_is_dropped() -> None:
             yield late[0]
             yield {"id": message["id"], "results": [{"error": _fault("no")}]}
 
-    with scripted(script) as session:
+    with scripted(script, PATIENT) as session:
         given_up = session.stream("files.put", path="/x", size=1, sha256="0")
         session._link.forget(given_up._request)
         with pytest.raises(RemoteError, match="no"):

@@ -119,6 +119,8 @@ class ClockStandIn:
         ([10.0, 1.0, 1.05], [1.0, 10.0], 10 / 1.05, True),
         ([1.0, 1.0], [10.0], 10.0, True),
         ([20.0, 10.0, 5.0, 5.0], [0.5, 1.0, 2.0], 2.0, True),
+        # A slow round agrees with none: found on a GPU, 1,804 tokens/s of 2,425 counted as settled.
+        ([10.0, 4.0, 5.5, 4.2, 4.1], [1.0, 2.5, 10 / 5.5, 10 / 4.2], 10 / 4.1, True),
         ([64.0, 32.0, 16.0, 8.0, 4.0, 2.0], [10 / s for s in (64, 32, 16, 8, 4)], 5.0, False),
     ],
 )
@@ -141,9 +143,11 @@ def test_each_level_is_warmed_at_its_own_concurrency(
 
 def test_a_server_that_falls_silent_ends_the_bench_with_its_reason() -> None:
     server = TalkingStandIn()
+    silent: list[bytes] = []
 
     def behave(connection: socket.socket, request: bytes) -> None:
         if server.asked >= 14 and request.startswith(b"POST /v1/chat"):
+            silent.append(request)
             until_closed(connection)
         else:
             server.behave(connection, request)
@@ -156,7 +160,7 @@ def test_a_server_that_falls_silent_ends_the_bench_with_its_reason() -> None:
     assert "no complete answer within 1 s" in speeds.ended.reason
     assert speeds.ended.concurrency < 8
     # One time limit, not one for each request that was left.
-    assert speeds.levels[-1]["seconds"] < 3
+    assert 0 < len(silent) <= speeds.ended.concurrency
     assert speeds.levels[-1]["failed"] > 0
 
 
