@@ -38,7 +38,7 @@ def stop(
     `load` is the URL at which it counts its requests: `requests` then says how many were in flight
     and how many were cut off; None where it does not count them. `left` lists processes that
     survived even SIGKILL (stuck in a driver): a reboot is needed. A server that lets its requests
-    end is killed a second after the last one has ended.
+    end is killed once it has counted none three times in a row.
     """
     files = Unit(call, profile, unit)
     if not os.path.isdir(files.directory):

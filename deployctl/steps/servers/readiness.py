@@ -26,8 +26,8 @@ from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.logs.phases import Startup
 from deployctl.vllm.logs.server import explain
 
-POLL = 0.5
-"""Seconds between two looks at a starting server."""
+POLL, STEP = 0.5, 0.1
+"""Seconds between two looks at a starting server, and between two questions whether it answers."""
 GPU_LOOKS = 4
 """Looks at GPU memory within the time after which a server without progress counts as hung."""
 EXIT_AFTER_ENGINE = 8.0
@@ -133,10 +133,19 @@ class Readiness:
                 raise self._failure(f"it hangs in {phase}: {silent}", unit)
             if ready.limit is not None and now - self.began > ready.limit:
                 raise self._failure(f"not ready within {ready.limit:g} s, {phase}", unit)
-            cancel.sleep(POLL)
+            self._pause()
             # While this machine stood still, nothing was checked: that does not count as silence of
             # the server.
-            self.effort.overslept(time.monotonic() - now - POLL)
+            self.effort.overslept(max(0.0, time.monotonic() - now - POLL))
+
+    def _pause(self) -> None:
+        """Until the next look, or until it answers: clients wait for it."""
+        url, end = f"{base_url(self.profile)}/health", time.monotonic() + POLL
+        while time.monotonic() < end:
+            cancel.sleep(STEP)
+            answer = self.context.session.call(network.http, method="GET", url=url, timeout=STEP)
+            if answer["status"] is not None:
+                return
 
     def _lost(self, error: PeerFailed) -> NotReady:
         """Another rank failed: the one that fails first is the one to look at."""

@@ -72,7 +72,7 @@ class GroupedHosts(ManyHosts):
         ]
         hosts = zip(self.machines, self.addresses, strict=True)
         self.write_hosts([{**one.host_settings(), "address": there} for one, there in hosts])
-        self.write(group={"tensor_parallel_size": count, "rendezvous": "20s"})
+        self.write(group={"tensor_parallel_size": count, "rendezvous": "120s"})
 
     def write(self, **sections: Any) -> None:
         """The profile with these sections."""

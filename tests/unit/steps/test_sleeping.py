@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from deployctl.agent.wire.answers import Sleeper
 from deployctl.steps.gpus import clearing
+from deployctl.steps.gpus.settling import settled
 from deployctl.steps.interface import Deployment
 from deployctl.steps.servers.sleeping import GIB, NEED, obstacles
 from tests.unit.steps.test_clean_plan import answers, gpus, look, plan, process, seen, wanted
@@ -61,6 +63,19 @@ def test_what_will_sleep_stands_in_no_way() -> None:
     awake = replace(resting(), resting=frozenset())
     blocked = plan(awake, **on_gpu())
     assert blocked.status == "blocked" and "130000 MiB stay held" in blocked.reason
+
+
+def test_memory_that_a_look_shows_free_is_not_measured_again() -> None:
+    made = resting(0.9)
+    context: Any = SimpleNamespace(wanted=made)
+    for used, followed in ((811, False), (130000, True)):
+        now = seen(made, **on_gpu(used=used))
+        if followed:
+            with pytest.raises(AttributeError, match="node"):
+                settled(context, now, {"GPU-c": "2"})
+        else:
+            found = settled(context, now, {"GPU-c": "2"})
+            assert found["free"] and found["memory"] == {"GPU-c": used}
 
 
 def test_the_next_server_needs_its_share_free_and_no_more() -> None:
