@@ -13,6 +13,8 @@ Runs on the GPU host itself (`hosts: [local]`), where the profile is deployed, o
   (vLLM's memory profiling refuses neighbours that free memory, a fixed cache skips it). Each
   answers the same prompts as the plain server did, in the same words, and with as many accepted
   tokens; one that takes longer than LIMIT seconds hangs.
+  With `--state FILE` what was started is kept, and the next call goes on from there, without
+  deploying again; `--budget SECONDS` ends a call before its time limit, with status 3.
 - graphs: with `--graphs`, two releases with CUDA graphs, and what their logs say of compiling.
 
 The last line is JSON; the status is 0 where every run and every start was as expected.
@@ -48,6 +50,8 @@ PROMPTS = (
     "Explain binary search.",
 )
 COMPILED = re.compile(r"torch\.compile|compiled graph|[Cc]ompil\w+ .*(took|takes|cache)")
+COMPILES = "Compiling a graph"
+"""In a server's log, once for each graph that was not in the cache."""
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 
 
@@ -244,16 +248,24 @@ def lane(given: argparse.Namespace, plain: Plain, number: int) -> list[dict[str,
     port = given.port + number
     argv = [str(port) if word == str(given.port) else word for word in plain.argv]
     url = f"http://127.0.0.1:{port}"
-    logs = [Path(given.logs) / f"{one}.log" for one in range(number, given.starts, given.lanes)]
+    begun = given.starts - given.left
+    numbers = range(begun + number, given.starts, given.lanes)
+    logs = [Path(given.logs) / f"{one}.log" for one in numbers]
     found = []
     with ThreadPoolExecutor(AHEAD) as pool:
         coming = [pool.submit(begin, argv, plain.env, log) for log in logs[:AHEAD]]
-        for log in [*logs[AHEAD:], *[None] * min(AHEAD, len(logs))]:
+        for at, log in enumerate([*logs[AHEAD:], *[None] * min(AHEAD, len(logs))]):
             waiting = coming.pop(0).result()
+            if time.monotonic() > given.deadline:
+                # What waits ends with its standard input.
+                for unused in (waiting, *(late.result() for late in coming)):
+                    unused.process.communicate()
+                break
             if log is not None:
                 coming.append(pool.submit(begin, argv, plain.env, log))
             one = serve(waiting, url, given.model)
             one["same"] = {name: one.pop(name, None) for name in plain.answers} == plain.answers
+            one["compiled"] = logs[at].read_text("utf-8", "replace").count(COMPILES)
             found.append(one)
             print(json.dumps(one), flush=True)
     return found
@@ -264,18 +276,39 @@ def starts(given: argparse.Namespace, plain: Plain) -> dict[str, Any]:
     down = [sys.executable, "-m", "deployctl", "down", "-p", given.profile]
     subprocess.run(down, check=True, stdout=sys.stderr)
     Path(given.logs).mkdir(parents=True, exist_ok=True)
+    before = kept(given.state).get("starts", [])
+    given.left = given.starts - len(before)
     with ThreadPoolExecutor(given.lanes) as pool:
         lanes = pool.map(lambda number: lane(given, plain, number), range(given.lanes))
-        found = [one for ended in lanes for one in ended]
+        found = [*before, *(one for ended in lanes for one in ended)]
+    keep(given.state, plain=vars(plain), starts=found)
     good = len(found) == given.starts and all(one["same"] and "health" in one for one in found)
     return {
         "starts": len(found),
         "methods": sorted({str(one["method"]) for one in found}),
         "health": sorted(one.get("health", LIMIT) for one in found),
         "different": sum(not one["same"] for one in found),
+        "compiled": sum(one.get("compiled", 0) for one in found),
+        "hung": sum("health" not in one for one in found),
+        "left": given.starts - len(found),
         "plain": plain.answers,
         "good": good,
     }
+
+
+def kept(path: str) -> dict[str, Any]:
+    """What earlier calls have kept; nothing where there were none."""
+    file = Path(path) if path else None
+    found: dict[str, Any] = {}
+    if file is not None and file.exists():
+        found = json.loads(file.read_text())
+    return found
+
+
+def keep(path: str, **what: Any) -> None:
+    """Keep it for the next call."""
+    if path:
+        Path(path).write_text(json.dumps(what))
 
 
 def graphs(given: argparse.Namespace) -> dict[str, Any]:
@@ -316,7 +349,15 @@ def main() -> int:
     parser.add_argument("--graphs", action="store_true")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--logs", default="/tmp/warm-logs")
+    parser.add_argument("--state", default="", help="file in which starts are counted over calls")
+    parser.add_argument("--budget", type=float, default=86400.0, help="seconds of this call")
     given = parser.parse_args()
+    given.deadline = time.monotonic() + given.budget
+    earlier = kept(given.state).get("plain")
+    if earlier:
+        found = {"starts": starts(given, Plain(**earlier))}
+        print(json.dumps(found))
+        return ended(found)
     code, report, _ = up(given.profile, *given.set, "switch.warm=false")
     if code != 0:
         print(json.dumps(report["hosts"][0]["error"]))
@@ -329,6 +370,13 @@ def main() -> int:
     if given.starts:
         found["starts"] = starts(given, plain)
     print(json.dumps(found))
+    return ended(found)
+
+
+def ended(found: dict[str, dict[str, Any]]) -> int:
+    """The status: 3 where there are starts left for another call."""
+    if found.get("starts", {}).get("left"):
+        return 3
     return 0 if all(one["good"] for one in found.values()) else 1
 
 

@@ -45,6 +45,7 @@ FAMILIES = {
     "processes": "processes",
     "releases": "store",
     "shipping": "shipping",
+    "sleeping": "supervision",
     "units": "supervision",
 }
 """Each family of operations by the package that has it."""

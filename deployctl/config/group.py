@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from deployctl.config.base import Duration, Settings
+from deployctl.config.ray import RaySettings
 
 RESERVED: Mapping[str, str] = {
     "nnodes": "hosts",
@@ -32,7 +33,7 @@ class GroupSettings(Settings):
     """One model over all hosts of the profile, the first of which is the head: it answers clients.
     The ranks start, are judged, become current and go back as one.
 
-    nodes: vLLM's own processes on each host · ray: those of a Ray cluster, not supported yet.
+    nodes: vLLM's own processes on each host · ray: those of a Ray cluster, one node a host.
     """
 
     engine: Literal["nodes", "ray"] = "nodes"
@@ -55,6 +56,8 @@ class GroupSettings(Settings):
     """From the first rank that waits for the others until all have met."""
     clock_skew: Duration = 30.0
     """How far the hosts' clocks may be apart before `reach` warns."""
+    ray: RaySettings = RaySettings()
+    """The Ray cluster, with `engine: ray`."""
 
     sizes: ClassVar[tuple[str, ...]] = (
         "tensor_parallel_size",
@@ -66,6 +69,23 @@ class GroupSettings(Settings):
     def world(self) -> int:
         """Processes of all ranks together, each on a GPU of its own."""
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its processes run in a cluster that is there already."""
+        return self.engine == "ray" and self.ray.address is not None
+
+    @property
+    def own_ports(self) -> dict[str, int]:
+        """The ports of the head that the group itself names, by their key."""
+        meets = self.master_port if self.engine == "nodes" else self.ray.port
+        key = "master_port" if self.engine == "nodes" else "ray.port"
+        return {key: meets, "watch_port": self.watch_port}
+
+    @property
+    def tried_ports(self) -> list[int]:
+        """Ports of every host that tell whether the others reach those that the profile names."""
+        return [*self.ray.span] if self.engine == "ray" else []
 
 
 def reserved(args: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -124,11 +124,6 @@ def list_profiles(search: Search | None = None) -> list[Found]:
     return (search or default_search()).found("profiles")
 
 
-def list_playbooks(search: Search | None = None) -> list[Found]:
-    """Every playbook that can be named, with where it comes from and what it shadows."""
-    return (search or default_search()).found("playbooks")
-
-
 def list_hosts(search: Search | None = None) -> list[Found]:
     """Every host that a profile can name, with where it comes from and what it shadows."""
     return (search or default_search()).found("profiles/hosts")

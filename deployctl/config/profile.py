@@ -20,6 +20,7 @@ from deployctl.config.host import HostSettings
 from deployctl.config.inventory import InventorySettings
 from deployctl.config.marks import trusts_remote_code
 from deployctl.config.models import DrafterSettings, ModelSettings
+from deployctl.config.ray import other_ray, with_ray
 from deployctl.config.router import ReplicasSettings, RollSettings, RouterSettings
 from deployctl.config.serve import ServeSettings
 from deployctl.config.share import ShareSettings
@@ -94,6 +95,12 @@ class Profile(Settings):
         return self._whole or tuple(self.hosts)
 
     @property
+    def ray_version(self) -> str | None:
+        """The Ray that must be installed beside vLLM; None where none is needed."""
+        by_ray = self.group is not None and self.group.engine == "ray"
+        return self.group.ray.version if self.group is not None and by_ray else None
+
+    @property
     def router_host(self) -> HostSettings:
         """The host that runs the router."""
         return routed.router_host(self.router, self.everywhere)
@@ -153,6 +160,12 @@ class Profile(Settings):
             return value
         return {**value, "switch": {**switch, "strategy": "rolling"}}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_ray(cls, value: Any) -> Any:
+        """What a group's engine needs is built with vLLM."""
+        return with_ray(value) if isinstance(value, dict) else value
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.acceptance is not None and self.drafter is None:
@@ -161,6 +174,8 @@ class Profile(Settings):
                 "acceptance needs a drafter: without speculation nothing is accepted",
             )
         slots = [slot for slot in (self.switch.blue, self.switch.green) if slot is not None]
+        if self.switch.strategy == "sleep":
+            self._able_to_sleep()
         if any(slot.port == self.serve.port for slot in slots):
             raise misfit(
                 ("switch",), "serve.port is the front's, the slots need ports of their own"
@@ -188,13 +203,35 @@ class Profile(Settings):
             raise misfit(*refused)
         return self
 
+    def _able_to_sleep(self) -> None:
+        """What vLLM's sleep mode asks of the rest of the profile."""
+        if self.build.target == "cpu":
+            raise misfit(
+                ("switch", "strategy"), "sleep needs a CUDA build: vLLM's CPU build cannot sleep"
+            )
+        if self.switch.blue is None and self.serve.port > 65533:
+            raise misfit(
+                ("switch",), "the slots' ports would be above 65535: give both, blue and green"
+            )
+        for name in ("middleware", "enable-sleep-mode", "uds"):
+            if any(key.replace("_", "-") == name for key in self.serve.args):
+                raise misfit(
+                    ("serve", "args"),
+                    f"{name} is deployctl's own with strategy sleep: leave it out",
+                )
+        if "VLLM_SERVER_DEV_MODE" in self.serve.env:
+            raise misfit(
+                ("serve", "env", "VLLM_SERVER_DEV_MODE"),
+                "it is deployctl's own with strategy sleep: leave it out",
+            )
+
     def _one_over_all(self, group: GroupSettings) -> None:
         """What a group asks of the rest of the profile."""
         count = len(self.hosts)
-        if count < 2:
+        if count < 2 and not group.elsewhere:
             raise misfit(("hosts",), "a group needs two hosts or more; leave out group for one")
         if group.engine == "ray":
-            raise misfit(("group", "engine"), "ray is not supported yet: use nodes")
+            self._by_ray(group)
         if self.replicas.per_host > 1:
             raise misfit(("replicas", "per_host"), "a group has one rank on each host")
         if self.router is not None:
@@ -210,14 +247,17 @@ class Profile(Settings):
         named = reserved(self.serve.args)
         if named is not None:
             raise misfit(("serve", "args", named[0]), named[1])
+        if group.elsewhere:
+            return
         if group.world % count:
             sizes = " * ".join(group.sizes)
             raise misfit(("group",), f"{sizes} is {group.world}: no multiple of {count} hosts")
-        ports = (self.serve.port, group.master_port, group.watch_port)
-        if len({*ports}) < len(ports):
-            key = "watch_port" if group.watch_port in ports[:2] else "master_port"
-            said = "serve.port, group.master_port and group.watch_port need ports of their own"
-            raise misfit(("group", key), said)
+        meets, watch = group.own_ports.values()
+        if len({self.serve.port, meets, watch}) < 3:
+            keys = [*group.own_ports]
+            key = keys[1] if watch in (self.serve.port, meets) else keys[0]
+            said = " and ".join(f"group.{name}" for name in keys)
+            raise misfit(("group", *key.split(".")), f"serve.port, {said} need ports of their own")
         each = group.world // count
         if self.serve.gpus and len(self.serve.gpus) != each:
             said = f"each host has {each} of the group's processes, each with a GPU of its own"
@@ -228,6 +268,23 @@ class Profile(Settings):
                 but = f", not {given!r}" if given else ""
                 said = f"in a group, address: is the IP at which the other hosts reach it{but}"
                 raise misfit(("hosts", index), said)
+
+    def _by_ray(self, group: GroupSettings) -> None:
+        """What a Ray cluster asks of the rest of the profile."""
+        if group.data_parallel_size != 1:
+            said = "engine ray has no data parallelism here: use engine nodes, or replicas"
+            raise misfit(("group", "data_parallel_size"), said)
+        for one in other_ray(group.ray, self.build.extra):
+            said = f"{one} and group.ray.version {group.ray.version}: name one of them alone"
+            raise misfit(("build", "extra"), said)
+        if group.elsewhere and len(self.hosts) != 1:
+            said = "with group.ray.address, the one host that runs vLLM, a node of that cluster"
+            raise misfit(("hosts",), said)
+        first, last = group.ray.span
+        for key, port in (("serve", self.serve.port), ("group", group.watch_port)):
+            if not group.elsewhere and first <= port <= last:
+                at = ("port",) if key == "serve" else ("watch_port",)
+                raise misfit((key, *at), f"it is one of group.ray.ports, {group.ray.ports}")
 
     def _pinned_where_trusted(self) -> None:
         """Code of a model may run that was looked at: a branch is other code tomorrow."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deployctl.agent.store import releases as releases
     from deployctl.agent.supervision import adoption as adoption
     from deployctl.agent.supervision import jobs as jobs
+    from deployctl.agent.supervision import sleeping as sleeping
     from deployctl.agent.supervision import units as units
 else:
 
@@ -45,6 +46,6 @@ else:
     ranks = Family("ranks")
     processes, files, garbage = Family("processes"), Family("files"), Family("garbage")
     hub, models, release_status = Family("hub"), Family("models"), Family("release_status")
-    shipping = Family("shipping")
+    shipping, sleeping = Family("shipping"), Family("sleeping")
     releases, jobs, units = Family("releases"), Family("jobs"), Family("units")
     adoption, machine, outside = Family("adoption"), Family("machine"), Family("outside")

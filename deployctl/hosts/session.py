@@ -7,7 +7,6 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from deployctl import cancel
@@ -75,10 +74,6 @@ class Call(Generic[Answer]):
     def __init__(self, op: Any, /, *unnamed: Any, **args: Any) -> None:
         object.__setattr__(self, "op", op)
         object.__setattr__(self, "args", args)
-
-    def with_args(self, **more: Any) -> Call[Answer]:
-        """The same operation with some arguments replaced."""
-        return Call(self.op, **{**self.args, **more})
 
     @property
     def patience(self) -> float:
@@ -199,12 +194,7 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- inside ------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ def _planned(host: HostPlan) -> dict[str, Any]:
         "release": host.release,
         "current": host.current,
         "for_release": host.for_release,
+        "handover": host.handover,
         "deliveries": [delivery.document() for delivery in host.deliveries],
         "blocked": host.impossible.step.name if host.impossible else None,
         "unknown": [p.step.name for p in host.unknown],

@@ -19,11 +19,13 @@ UNDECIDED = "it answers, and whether it generates is unknown"
 NOT_PASSED = "it answers, and the serving release has NOT passed its gates"
 DRAFTS_OTHERWISE = "it answers, and does NOT draft as proven"
 NOT_PROVEN = "it answers, and is not proven"
+ASLEEP = "asleep, its successor has not passed"
 SHORT = {
     UNDECIDED: "unknown",
     NOT_PASSED: "NOT passed",
     DRAFTS_OTHERWISE: "NOT as proven",
     NOT_PROVEN: "not proven",
+    ASLEEP: "asleep",
     WORDS["absent"]: "not started",
 }
 """The same in a table."""
@@ -131,6 +133,8 @@ def _open_run(begun: Mapping[str, Any]) -> str:
 
 
 def _headline(host: Mapping[str, Any]) -> str:
+    if host.get("asleep"):
+        return ASLEEP
     if unknown(host):
         return UNDECIDED
     if not host["healthy"]:
@@ -147,6 +151,10 @@ def _state(host: Mapping[str, Any]) -> str:
         return f"{host['state']}{_exit(host)}"
     if host.get("rank"):
         return f"{host['state']}, rank {host['rank']} of its group"
+    if host.get("asleep"):
+        again = f"deployctl up -p {host['unit'].partition('.')[0]}"
+        wakes = f"where the run died, the next one wakes it or goes on: {again}"
+        return f"{host['state']}, asleep since {when(host['asleep']['since'])}; {wakes}"
     health = host["health"]
     answer = "unknown" if not health else health["error"] or f"/health {health['status']}"
     why = host.get("generates_why")

@@ -131,6 +131,8 @@ def _planned(host: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"    {remark}" for remark in remarks(step))
     for delivery in host.get("deliveries") or ():
         yield f"  {planned_words(delivery)}"
+    if host.get("handover"):
+        yield f"  {host['handover']}"
 
 
 def _plan_end(document: Mapping[str, Any]) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 from deployctl.agent.wire.gpus import StuckThread
 from deployctl.errors import NotReady, RemoteError, StepError
 from deployctl.hosts.operations import gpu, network, units
-from deployctl.hosts.session import Call, Session
+from deployctl.hosts.session import Session
 from deployctl.steps import facts
 from deployctl.steps.facts import RELEASES, SOURCE, UNIT
-from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus
+from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus, settling
 from deployctl.steps.gpus.clean_options import CLEAN, CleanOptions, resets, stops_unit
 from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, in_words, questions, snapshot, tell
 from deployctl.steps.interface import (
@@ -41,8 +41,6 @@ STUCK_AFTER = 5.0
 """Seconds after SIGKILL from which a process counts as stuck in the kernel."""
 SEEN = "seen"
 """Between `apply` and `prove`: the answers of the last look."""
-STILL = 3.0
-"""Seconds without a change after which memory that others hold counts as settled."""
 
 
 class CleanStep(Step):
@@ -206,29 +204,15 @@ class CleanStep(Step):
         evidence["left_out"] = clearing.left_out(now)
         if not index:
             return
-        clean = context.wanted.profile.clean
-        held = any(now.on(uuid) for uuid in index)
-
-        def show(event: Mapping[str, Any]) -> None:
-            mib = ", ".join(f"GPU {index[u]}: {m} MiB" for u, m in event["memory"].items())
-            context.progress("memory", mib)
-
-        settle = Call(
-            gpu.settle,
-            uuids=list(index),
-            below=clean.free_below_mib,
-            limit=clean.settle,
-            still=STILL if held else clean.settle,
-        )
-        settled = context.node.follow(settle, show)
-        after = {index[uuid]: amount for uuid, amount in settled["memory"].items()}
-        evidence.update(memory_after=after, settled=settled["course"], seconds=settled["seconds"])
+        measured = settling.settled(context, now, index)
+        after = {index[uuid]: amount for uuid, amount in measured["memory"].items()}
+        evidence.update(memory_after=after, settled=measured["course"], seconds=measured["seconds"])
         evidence["held"] = {
             index[uuid]: clearing.held_by(context.wanted, now, uuid, amount)
-            for uuid, amount in settled["memory"].items()
+            for uuid, amount in measured["memory"].items()
             if amount != 0
         }
-        if not settled["free"]:
+        if not measured["free"]:
             raise self.fail(
                 context,
                 "the GPUs are not free",

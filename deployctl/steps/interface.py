@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol
 
 from deployctl.config.base import Settings
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.errors import StepError
-from deployctl.hosts.session import Call, Session
+from deployctl.hosts.session import Session
+from deployctl.steps.answers import WHOLE_ANSWER as WHOLE_ANSWER
+from deployctl.steps.answers import Answers as Answers
+from deployctl.steps.answers import Key as Key
+from deployctl.steps.answers import Question as Question
+from deployctl.steps.answers import Unanswered as Unanswered
+from deployctl.steps.answers import Unknown as Unknown
 from deployctl.steps.delivery import Delivery
 from deployctl.steps.identity import MAIN, ReleasePaths, UnitId, full_name
 from deployctl.steps.member import Member, NoPeers, Peers, Role
@@ -62,6 +67,8 @@ class Deployment:
     """Which unit of the profile; where it has several, `profile` has the port and GPUs of this."""
     member: Member | None = None
     """Its part in a group; None for a server of its own."""
+    resting: frozenset[tuple[int, int]] = frozenset()
+    """The processes (pid, start) of what serves, where that sleeps while this unit is started."""
     restart: str = ""
     """Why all ranks start again together, although this one may run as wanted."""
 
@@ -89,73 +96,6 @@ class Deployment:
     def option(self, step: str, name: str, default: Any = None) -> Any:
         """A step's option."""
         return self.options.get(step, {}).get(name, default)
-
-
-Answer = TypeVar("Answer")
-
-
-class Key(str, Generic[Answer]):
-    """The name of an answer, and its type."""
-
-
-@dataclass(frozen=True)
-class Question(Generic[Answer]):
-    """One thing a step must know: an operation of the agent, and the key of its answer.
-
-    Two steps with the same key ask the same thing, once. `where` is `node` for the machine under
-    a container (the host itself where there is none).
-    """
-
-    key: Key[Answer]
-    call: Call[Answer]
-    where: Literal["host", "node"] = "host"
-    moving: str = ""
-    """What it asks about is a name that moves, and its answer's `commit` what that stands for: one
-    host's holds for all hosts of a run, as the answer itself (`WHOLE_ANSWER`) or by asking again
-    with the commit as this argument."""
-
-
-WHOLE_ANSWER = "answer"
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """An answer that could not be had: `kind` is the agent's word for why."""
-
-    kind: str
-    reason: str
-
-
-class Unanswered(LookupError):
-    """A plan needs an answer that is unknown; the reason is its message."""
-
-
-class Answers:
-    """The answers of one host, by key."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
-
-    def __getitem__(self, key: Key[Answer]) -> Answer:
-        unknown = self.unknown(key)
-        if unknown is not None:
-            raise Unanswered(f"{key}: {unknown.reason}")
-        value: Answer = self._values[key]
-        return value
-
-    def renewed(self, later: Answers) -> Answers:
-        """These answers, with those that were asked for again in place of the older ones."""
-        return Answers({**self._values, **later._values})
-
-    def get(self, key: Key[Answer]) -> Answer | None:
-        """The answer; None where it is unknown or was not asked."""
-        value = self._values.get(key)
-        return None if isinstance(value, Unknown) else value
-
-    def unknown(self, key: str) -> Unknown | None:
-        """Why this answer is unknown; None where it is known."""
-        value = self._values.get(key, Unknown("not-asked", "it was not checked"))
-        return value if isinstance(value, Unknown) else None
 
 
 @dataclass(frozen=True)
@@ -344,12 +284,3 @@ class Step(ABC):
     ) -> StepError:
         """This step's failure on this host, to be raised."""
         return self.failure(context.wanted.host.name, self.name, what, why, next, evidence)
-
-
-@contextmanager
-def blocked_as(step: Step, context: Context) -> Iterator[None]:
-    """Turn an answer that is missing while applying into the step's own failure."""
-    try:
-        yield
-    except Unanswered as error:
-        raise step.fail(context, "an answer is missing", str(error)) from error

@@ -29,7 +29,7 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.models import sources
 from deployctl.steps.release import release_paths
-from deployctl.steps.servers import ranks, warming
+from deployctl.steps.servers import ranks, ray, sleeping, warming
 from deployctl.steps.servers.process import RUNNING, loaded_otherwise
 from deployctl.steps.servers.rendering import render, secret_values, unset_secrets
 from deployctl.steps.servers.serving import objections
@@ -86,7 +86,8 @@ class LaunchStep(Step):
         why = unit["state"] if runs is None else ""
         if runs == release:
             why = wanted.restart or "asked for" if restart else other or "it is not supervised"
-        return Plan("change", (Change("server", runs, release, why),))
+        changes = (Change("server", runs, release, why), *ray.planned(wanted))
+        return Plan("change", changes)
 
     def warm_up(self, context: Context) -> None:
         evidence: Evidence = {}
@@ -113,10 +114,12 @@ class LaunchStep(Step):
             evidence[REQUESTS] = stop_unit(session, wanted, spare=True)["requests"]
         context.progress("start", " ".join(start["argv"]))
         drafts = sources.source(wanted, DRAFTER) is not None
+        start["secrets"] = {**start["secrets"], **ray.token(context)}
         started = session.call(
             units.start,
             **wanted.unit_id,
             **start,
+            scratch=ray.cluster(wanted) is not None,
             bond=ranks.bond(context),
             watch=[f"{context.release.drafter}/config.json"] if drafts else [],
             liveness=watched(wanted.profile, start["argv"]),
@@ -129,12 +132,15 @@ class LaunchStep(Step):
         values = secret_values(self, context)
         launch = self._launch(context)
         return {
-            "argv": drained_within(launch["argv"], serve.args, serve.stop_grace),
+            "argv": ray.bounded(
+                drained_within(launch["argv"], serve.args, serve.stop_grace), context.wanted
+            ),
             "env": launch["env"],
             "secrets": values,
             "release": context.release.release,
             "grace": serve.stop_grace,
             "supervisor": serve.supervisor,
+            "guard": sleeping.guard(launch["argv"]),
             **{key: launch[key] for key in OWN if key in launch},
         }
 
@@ -177,6 +183,9 @@ class LaunchStep(Step):
         if sources.source(context.wanted, DRAFTER) is not None:
             launch["drafter_config"] = self._proven_config(context)
         text = json.dumps(launch, indent=2) + "\n"
+        if ray.cluster(context.wanted) is not None:
+            node = f"{context.release.directory}/{ray.PROGRAM}"
+            context.session.call(files.write, path=node, text=ray.program())
         context.session.call(files.write, path=path, text=text)
         return launch
 

@@ -140,7 +140,7 @@ class RehearseStep(Step):
         parts = [form.format(made[name]) for name, form in forms.items() if made.get(name)]
         parts += [f"attention by {evidence['backend']}"] if evidence.get("backend") else []
         if made.get("device") == "cuda" and evidence.get("cuda") is False:
-            parts.append("CUDA was not initialised")
+            parts.append("PyTorch did not initialise CUDA")
         return ": ".join(("vLLM accepts the start", ", ".join(parts))).removesuffix(": ")
 
     def _carry_out(self, context: Context, launch: Mapping[str, Any]) -> tuple[JobState, str]:
@@ -185,8 +185,8 @@ def _remarks(answer: Mapping[str, Any]) -> list[dict[str, str]]:
         say = f"the start was not rehearsed: {answer.get('words')}"
         remarks.append({"name": "rehearsal", "verdict": "unknown", "message": say, "say": say})
     if answer.get("cuda"):
-        opened = ", ".join(answer.get("devices") or ()) or "a context of PyTorch's"
-        say = f"the rehearsal initialised CUDA beside what serves: {opened}"
+        opened = ", ".join(answer.get("devices") or ()) or "no device file is open"
+        say = f"PyTorch initialised CUDA in the rehearsal, beside what serves: {opened}"
         remarks.append({"name": "cuda", "verdict": "warning", "message": say, "say": say})
     if answer.get("selection"):
         say = f"vLLM's selector of attention backends says: {answer['selection']}"

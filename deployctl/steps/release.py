@@ -36,8 +36,10 @@ def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
     if profile.serve.gpus != profile.written_serve.gpus:
         found["gpus_each"] = len(profile.serve.gpus or ())
     if profile.group is not None:
+        engine = profile.group.engine
+        unused = {"ray"} if engine == "nodes" else {"master_port"}
         found["group"] = {
-            **profile.group.model_dump(exclude=NOT_GROUPED),
+            **profile.group.model_dump(exclude=NOT_GROUPED | unused),
             "hosts": [(host.member_address, host.interface) for host in profile.everywhere],
         }
     return found

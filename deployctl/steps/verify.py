@@ -85,6 +85,9 @@ class VerifyStep(Step):
         problems = completeness.record_problems(holds, SHIM)
         missing = completeness.missing_extensions(holds["extensions"], build.target)
         problems += [f"no {name}: not a complete build for {build.target}" for name in missing]
+        ray = context.wanted.profile.ray_version
+        if ray is not None:
+            problems += completeness.ray_problems(holds["distributions"], ray)
         evidence: Evidence = {
             "distributions": len(holds["distributions"]),
             "entries": holds["entries"],
@@ -104,6 +107,8 @@ class VerifyStep(Step):
             evidence["extensions"] = imports["extensions"]
             evidence["torch"] = imports["torch"]
             problems += completeness.import_problems(imports, build.target)
+            if ray is not None:
+                problems += completeness.ray_import_problems(imports)
             self._libraries(context, problems, evidence)
         if problems:
             self._damaged(context, problems)
@@ -174,6 +179,8 @@ class VerifyStep(Step):
 
     def _imports(self, context: Context, holds: Installed) -> Imports:
         names = [completeness.module_name(path) for path in holds["extensions"]]
+        if context.wanted.profile.ray_version is not None:
+            names.append(completeness.RAY)
         try:
             return environments.imports(context, names)
         except RemoteError as error:

@@ -182,6 +182,15 @@ def test_a_machine_that_stood_still_looks_again_before_it_is_a_hang(
     assert start.prove()["completion"]["tokens"] == 4
 
 
+def test_an_answer_ends_the_pause_between_two_looks(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deployctl.steps.servers.readiness.POLL", 3600.0)
+    server = shlex.join([*STAND_IN, str(start.port), "generate"])
+    start.unit("sh", "-c", f"sleep 0.5; exec {server}")
+    assert start.prove()["completion"]["tokens"] == 4
+
+
 def test_silence_is_no_hang_while_it_works(tmp_path: Path) -> None:
     start = Start(tmp_path)
     with start.session:

@@ -33,7 +33,7 @@ class TestWhatGoesThrough:
     def test_a_session_is_closed_when_its_agent_has_left(
         self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("deployctl.hosts.ways.ssh.CLOSE_LIMIT", 60.0)
+        monkeypatch.setattr("deployctl.hosts.ssh_channel.CLOSE_LIMIT", 60.0)
         host = HostSettings(**sshd.host_settings(), root=str(tmp_path))
         with Session(transport(host), root=host.root) as session:
             slow = session.agent["pid"]

@@ -51,7 +51,7 @@ def state(session: Session) -> dict[str, Any]:
     return found
 
 
-def until(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(what: str, holds: Callable[[], Any], seconds: float = 120.0) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = holds()

@@ -13,8 +13,6 @@ _PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d+)\s+(?:(?P<gi>N/A|\d+)\s+(?P<ci>N/A|\d+)\s+)?(?P<pid>\d+)\s+"
     r"(?P<type>C|G|C\+G|M\+C|M\+C\+G)\s+(?P<name>\S.*?)\s+(?P<memory>\d+MiB|\d+\.\.\.|N/A)\s*\|"
 )
-_CARD = re.compile(r"\|\s+(?P<index>\d+)\s+\S.*\|\s+[0-9A-F]+:[0-9A-F]+:[0-9A-F]+\.\d\s")
-_MEMORY = re.compile(r"\|[^|]*\|\s+(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB\s*\|")
 _GPU_LINE = re.compile(r"GPU \d+:(?:.* \(UUID: ([0-9A-Za-z-]+)\))?")
 _MIG_LINE = re.compile(r"\s+MIG .* \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
 
@@ -39,20 +37,6 @@ def parse_processes(text: str) -> List[Dict[str, Any]]:
             }
         )
     return rows
-
-
-def parse_memory(text: str) -> Dict[int, Dict[str, int]]:
-    """Memory `used` and `total` of each GPU by index, in MiB."""
-    memory: Dict[int, Dict[str, int]] = {}
-    index: Optional[int] = None
-    for line in text.splitlines():
-        card, amounts = _CARD.match(line), _MEMORY.match(line)
-        if card:
-            index = int(card["index"])
-        elif amounts and index is not None:
-            memory[index] = {"used": int(amounts["used"]), "total": int(amounts["total"])}
-            index = None
-    return memory
 
 
 def mig_parents(text: str) -> Dict[str, str]:

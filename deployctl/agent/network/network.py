@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import queue
 import re
@@ -108,6 +109,10 @@ def _holders(inodes: Set[int]) -> Tuple[List[Tuple[Process, Set[int]]], int]:
                     match = re.match(r"socket:\[(\d+)\]$", os.readlink(f"{directory}/{name}"))
                 except FileNotFoundError:
                     continue
+                except OSError as error:
+                    if error.errno != errno.ENAMETOOLONG:
+                        raise
+                    continue  # a file's path, longer than any name of a socket
                 if match and int(match[1]) in inodes:
                     held.add(int(match[1]))
         except PermissionError:

@@ -132,6 +132,7 @@ def _serve(listener: socket.socket, token: str, counts: List[int]) -> None:
 def _pour(connection: socket.socket) -> None:
     """Send as much as goes through within `MEASURED`."""
     end, piece = time.monotonic() + MEASURED, bytes(1 << 16)
+    connection.sendall(piece)
     while time.monotonic() < end:
         connection.sendall(piece)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Iterator, List
+from typing import List
 
 from ..core import memory
 from ..core.interface import Call
+from ..core.weight_files import weights
 from ..wire.stored import ReadAhead
 
-WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 PIECE = 8 << 20
 
 
@@ -23,7 +23,7 @@ def read_ahead(call: Call, paths: List[str], keep: int, limit: float) -> ReadAhe
     before, as far as the file system tells.
     """
     began = time.monotonic()
-    files = dict(_weights([call.path(path) for path in paths]))
+    files = dict(weights([call.path(path) for path in paths]))
     answer: ReadAhead = {
         "bytes": sum(files.values()),
         "read": 0,
@@ -56,15 +56,6 @@ def read_ahead(call: Call, paths: List[str], keep: int, limit: float) -> ReadAhe
                 answer["resident"] += there
     answer["seconds"] = round(time.monotonic() - began, 2)
     return answer
-
-
-def _weights(folders: List[str]) -> Iterator["tuple[str, int]"]:
-    for folder in folders:
-        for top, _, names in os.walk(folder):
-            for name in sorted(names):
-                path = os.path.realpath(os.path.join(top, name))
-                if name.endswith(WEIGHTS) and os.path.isfile(path):
-                    yield path, os.path.getsize(path)
 
 
 def _resident(handle: int, piece: bytearray, offset: int) -> int:

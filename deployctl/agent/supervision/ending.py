@@ -17,6 +17,7 @@ from . import by_hand, systemd, warming
 from .load import Watch
 from .unit_files import ENDED, Unit, alive
 from .unit_state import unit_state
+from .watching import remove_folder
 
 LOAD_OPTION, DRAIN_OPTION = "--enable-server-load-tracking", "--shutdown-timeout"
 """Options of `vllm serve` with which it counts requests, and lets them end when it is stopped."""
@@ -37,7 +38,7 @@ def stop(
     `load` is the URL at which it counts its requests: `requests` then says how many were in flight
     and how many were cut off; None where it does not count them. `left` lists processes that
     survived even SIGKILL (stuck in a driver): a reboot is needed. A server that lets its requests
-    end is killed a second after the last one has ended.
+    end is killed once it has counted none three times in a row.
     """
     files = Unit(call, profile, unit)
     if not os.path.isdir(files.directory):
@@ -109,6 +110,7 @@ def _stop(call: Call, unit: Unit, grace: float) -> UnitStopped:
     rest = processes.stop_all(lambda: unit.members(spec, record), grace)
     left = unit.members(spec, record)
     if not left:
+        remove_folder(spec.get("scratch"))
         with suppress(OSError):  # on a disk that takes no writing it is stopped all the same
             forget_secrets(unit, spec["log"])
     if not left and record.get("state") not in ENDED:

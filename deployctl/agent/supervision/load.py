@@ -11,10 +11,10 @@ from ..core.interface import Call
 from ..network.network import http
 from ..wire.answers import Requests
 
-PAUSE = 0.2
+PAUSE = 0.1
 PATIENCE = 1.0
 """Seconds between two questions, and for an answer."""
-QUIET = 5
+QUIET = 3
 """Answers in a row that count nothing, after which a server that was asked to end has nothing left
 to do for others."""
 

@@ -4,6 +4,7 @@ Directory of a server (`@/profiles/PROFILE/units/UNIT/server`)::
 
     spec.json      argv, env, cwd, log, release, limits, watched files
     secrets.json   secret variables, mode 0600
+    asleep.json    the process that sleeps, see sleeping.py
     kept           present once the start was proven: from then on failures are restarted;
                    holds the process that was proven
     record.json    what the supervisor did: state, pid, start, rc, restarts, loaded, liveness
@@ -39,6 +40,8 @@ MARK = "DEPLOYCTL_SERVER"
 """The variable by which a server's processes are known, whatever session they made."""
 KEY = "VLLM_API_KEY"
 """The variable in which a server finds the key that requests must carry."""
+SCRATCH = "DEPLOYCTL_SCRATCH"
+"""The variable in which a server finds the folder of its own that it asked for."""
 SETTLE = 5.0
 """Seconds that the rest of a server's session gets to end after its main process has."""
 
@@ -146,10 +149,14 @@ class ServerSupervisor(Supervisor):
     def start(self) -> "Optional[subprocess.Popen[bytes]]":
         secrets = self.secrets()
         try:
+            env = dict(self.spec["env"])
+            if self.spec.get("scratch"):
+                watching.empty_folder(self.spec["scratch"])
+                env[SCRATCH] = self.spec["scratch"]
             with open(self.spec["log"], "ab") as log:
                 child = self.spawn(
                     self.spec["argv"],
-                    self.spec["env"],
+                    env,
                     secrets,
                     cwd=self.spec["cwd"],
                     umask=self.spec.get("umask", USUAL_UMASK),
@@ -205,6 +212,7 @@ class ServerSupervisor(Supervisor):
             self.note("ending", rc=ended)
         grace = 0.0 if ended is None or hung else SETTLE
         processes.stop_all(lambda: family(child.pid, self.spec["serial"]), grace)
+        watching.remove_folder(self.spec.get("scratch"))
         rc: Optional[int] = child.wait() if child.poll() is None else child.returncode
         self.tend_log()
         return rc
@@ -241,7 +249,12 @@ class ServerSupervisor(Supervisor):
             log.write(("deployctl: %s\n" % text).encode("utf-8", "surrogateescape"))
 
     def may_restart(self) -> bool:
-        """Only what was proven once is restarted, and not more often than the limits say."""
+        """Only what was proven once is restarted, and not more often than the limits say; nor what
+        slept: the memory of its GPUs is its successor's."""
+        mark = read_json(self.file("asleep.json")) or {}
+        if mark and all(mark.get(name) == self.record.get(name) for name in ("pid", "start")):
+            self.tell("it ended in its sleep and is not restarted")
+            return False
         now = time.monotonic()
         self.failures = [t for t in self.failures if now - t < self.limits["window"]]
         self.failures.append(now)

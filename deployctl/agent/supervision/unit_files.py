@@ -12,6 +12,7 @@ from ..core import layout
 from ..core.atomic_files import boot_id, read_json
 from ..core.interface import Call
 from ..processes import processes
+from ..wire.answers import Asleep
 from . import by_hand, server
 
 ENDED = ("stopped", "exited", "failed")
@@ -90,6 +91,16 @@ class Unit:
             return read_json(self.file("kept"))
         except ValueError:
             return None
+
+    def asleep(self, who: Dict[str, Any]) -> Optional[Asleep]:
+        """Since when this process (pid, start) of the server sleeps; None where it does not."""
+        try:
+            mark = read_json(self.file("asleep.json")) or {}
+        except (OSError, ValueError):
+            return None
+        if not mark or any(mark.get(name) != who.get(name) for name in ("pid", "start")):
+            return None
+        return {"since": mark["since"], "level": mark["level"]}
 
     def members(self, spec: Dict[str, Any], record: Dict[str, Any]) -> List[processes.Stat]:
         """Every living process of the server, whoever their parent is by now. Where nothing is

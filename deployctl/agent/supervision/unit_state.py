@@ -43,6 +43,7 @@ def unit_state(unit: Unit) -> UnitState:
         "restarts": record.get("restarts", 0),
         "liveness": record.get("liveness"),
         "lost": record.get("lost"),
+        "asleep": unit.asleep(record) if running else None,
         "warm": record.get("warm"),
         "release": spec["release"],
         "argv": spec["argv"],

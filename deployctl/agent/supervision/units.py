@@ -23,7 +23,7 @@ from ..wire.adoption import RunAs
 from ..wire.answers import LogPart, UnitState, Warmed
 from ..wire.bonds import BondSpec
 from ..wire.liveness import Liveness
-from . import systemd, warming, watching
+from . import sleeping, systemd, warming, watching
 from .ending import end_supervisor, forget_secrets, service_of
 from .ending import stop as stop
 from .unit_files import ENDED, Unit, alive
@@ -41,7 +41,7 @@ def state(call: Call, profile: str, unit: str) -> UnitState:
     somebody would notice if it ended. `proven` is the process (pid, start) last proven ready,
     `loaded` the SHA-256 of each watched file when this one began, `rc` and `ended` the last exit,
     `liveness` what was seen of its life (None: it is not watched), `lost` which other rank of its
-    group ended last, and this one with it.
+    group ended last, and this one with it, `asleep` since when it sleeps.
     """
     files = Unit(call, profile, unit)
     return {**unit_state(files), "waits": warming.Next(call, files).waits()}
@@ -70,16 +70,22 @@ def start(
     run_as: Optional[RunAs] = None,
     liveness: Optional[Liveness] = None,
     bond: Optional[BondSpec] = None,
+    scratch: bool = False,
+    guard: str = "",
 ) -> UnitState:
     """Start a server under supervision and return its state once its process exists.
 
     The bytes of the files in `watch` are noted at every start, restarts too. It is restarted
     after failures only from `keep` on, and watched for life (None: not at all). `run_as` is another
     user, where the agent may choose one. Where a process waits for this very start, it serves;
-    else `plain` says why none does. Errors: `running` where one runs already, `not-started` where
+    else `plain` says why none does. `scratch` gives it a folder of its own, which DEPLOYCTL_SCRATCH
+    names and which ends with it; with the text of a `guard` it has control endpoints, for
+    `sleeping`. Errors: `running` where one runs already, `not-started` where
     no process came to be, `cancelled` where it was given up before.
     """
     files = Unit(call, profile, unit)
+    if guard:
+        env, secrets = sleeping.controlled(files, guard, env, secrets)
     spec = {
         "serial": "%d-%d" % (time.time_ns(), os.getpid()),
         "kind": _kind(supervisor),
@@ -97,6 +103,7 @@ def start(
         "limits": dict(LIMITS, **(limits or {})),
         "liveness": liveness,
         "bond": bond,
+        "scratch": watching.folder_name() if scratch else None,
     }
     with files.alone():
         now, before = unit_state(files), files.spec() or {}
@@ -107,6 +114,7 @@ def start(
         if now["state"] in ("running", "starting") or now["members"]:
             said = "unit %s runs already, pid %s" % (files.name, now["pid"])
             raise AgentError("running", said, now)
+        watching.remove_folder(before.get("scratch"))
         if call.cancelled.is_set():
             raise AgentError("cancelled", "the start of unit %s was given up" % files.name)
         taken, plain = _start_warm(call, files, spec, secrets, before)
@@ -131,6 +139,7 @@ def warm(
     need: int = 0,
     patience: float = 180.0,
     limit: float = 600.0,
+    guard: str = "",
 ) -> Warmed:
     """Have the server of a coming `start` with these arguments import everything, beside what
     serves, and wait.
@@ -143,6 +152,8 @@ def warm(
     little = warming.too_little(need)
     if little:
         raise AgentError("little-memory", little)
+    if guard:
+        env, secrets = sleeping.controlled(files, guard, env, secrets)
     coming = warming.Next(call, files)
     serving = str((files.spec() or {}).get("service"))
     spec = {
@@ -197,7 +208,7 @@ def _start_warm(
 def _write(unit: Unit, spec: Dict[str, Any], secrets: Optional[Dict[str, str]]) -> None:
     forget_secrets(unit, spec["log"])
     watching.set_aside(spec["log"])
-    for stale in ("kept", "secrets.json"):
+    for stale in ("kept", "secrets.json", "asleep.json"):
         if os.path.exists(unit.file(stale)):
             os.unlink(unit.file(stale))
     if secrets:

@@ -6,8 +6,11 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import shutil
 import signal
+import tempfile
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any, Dict, List, Mapping, Optional
 
 
@@ -37,6 +40,23 @@ def user(run_as: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     if run_as is None or (run_as["uid"], run_as["gid"]) == (os.geteuid(), os.getegid()):
         return {}
     return {"user": run_as["uid"], "group": run_as["gid"], "extra_groups": run_as["groups"]}
+
+
+def folder_name() -> str:
+    """A name for a server's own folder: short, since sockets are made in it, and not yet there."""
+    return os.path.join(tempfile.gettempdir(), "deployctl-%s" % token_hex(4))
+
+
+def empty_folder(path: str) -> None:
+    """Make a folder of a server's own; raises OSError where it cannot be, or is another's."""
+    remove_folder(path)
+    os.mkdir(path, 0o700)
+
+
+def remove_folder(path: Optional[str]) -> None:
+    """Remove a server's own folder with all that is in it."""
+    if path:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def set_aside(log: str) -> None:

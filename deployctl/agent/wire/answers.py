@@ -46,6 +46,35 @@ class Warmed(TypedDict):
     told: Dict[str, Any]
 
 
+class Asleep(TypedDict):
+    """A server that sleeps: since when (seconds since 1970), and at which of vLLM's levels."""
+
+    since: float
+    level: int
+
+
+class Sleeper(TypedDict):
+    """Whether a server can sleep, and what that takes; `sleeping.look` describes it."""
+
+    able: bool
+    asleep: Optional[bool]
+    weights: Optional[int]
+    memory: int
+
+
+class Slept(TypedDict):
+    """How long it took a server to sleep, or to wake."""
+
+    seconds: float
+
+
+class Guarded(TypedDict):
+    """The status of a server's answers about its sleep; None where none came."""
+
+    without_key: Optional[int]
+    with_key: Optional[int]
+
+
 class UnitState(UnitIdentity, total=False):
     """A unit that was started here has the rest, too; `units.state` describes it."""
 
@@ -63,6 +92,7 @@ class UnitState(UnitIdentity, total=False):
     waits: Optional[Waiting]
     liveness: Optional[LivenessState]
     lost: Optional[str]
+    asleep: Optional[Asleep]
     argv: List[str]
     log: str
     kind: str

@@ -123,6 +123,7 @@ def _unit(state: UnitState, counts: Any) -> dict[str, Any]:
         "since": state.get("started") if runs else None,
         "restarts": state.get("restarts", 0),
         "liveness": state.get("liveness") if runs else None,
+        "asleep": state.get("asleep") if runs else None,
         "requests": reading and reading.requests,
     }
 
@@ -197,6 +198,7 @@ def _host(answers: Answers) -> dict[str, Any]:
         "restarts": unit.get("restarts", 0),
         "last_exit": _last_exit(unit),
         "liveness": unit.get("liveness") if runs else None,
+        "asleep": unit.get("asleep") if runs else None,
         "port": answers.get(PORT),
         "health": health and {"status": health["status"], "error": health["error"]},
         "generates": generates if runs else None,

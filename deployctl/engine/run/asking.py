@@ -6,7 +6,7 @@ Where a profile has two units beside each other, this finds the one to work in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployctl.engine.connections.connect import Connected, ask
@@ -20,6 +20,7 @@ from deployctl.engine.run.options import Options
 from deployctl.engine.run.pair import Pair
 from deployctl.engine.run.plan import needs_release, questions, stays, wanted_release
 from deployctl.engine.run.resolve import Resolution, settle
+from deployctl.engine.run.resting import resting_processes
 from deployctl.engine.run.turns import Turns
 from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies.registry import strategy
@@ -72,23 +73,33 @@ class Asking:
         told = self._locked(connected, front.questions(base))
         self.pair = pair = Pair.of(Front.of(base, connected.session, told), told)
         staying = False
+        serves = Answers({})
         if pair.front.live is not None:
-            answers = self._ask_unit(connected, base, pair.front.live)
+            serves = answers = self._ask_unit(connected, base, pair.front.live)
             pair.current = answers[RELEASES]["current"]
             staying = release == CURRENT if release else self._stays(answers)
         pair.handover = strategy(base.profile).handover(pair.front.live, staying)
         if staying:
             return answers, release
-        answers = self._ask_unit(connected, base, pair.handover.unit)
+        resting = resting_processes(base.profile, pair.serving)
+        answers = self._ask_unit(connected, base, pair.handover.unit, resting)
         declined = self.options.only_if_changed and pair.front.live and self._declined(answers)
         if declined:
             pair.handover = strategy(base.profile).handover(pair.front.live, stays=True)
             return self._ask_unit(connected, base, pair.handover.unit), CURRENT
+        pair.rest(self.wanted, answers, serves)
         # What was served before lies in the unit beside the one that serves.
         return answers, CURRENT if release == rollback.PREVIOUS else release
 
-    def _ask_unit(self, connected: Connected, base: Deployment, unit: str) -> Answers:
-        self.wanted, self.record.unit = siblings.of_unit(base, unit), unit
+    def _ask_unit(
+        self,
+        connected: Connected,
+        base: Deployment,
+        unit: str,
+        resting: frozenset[tuple[int, int]] = frozenset(),
+    ) -> Answers:
+        wanted = siblings.of_unit(base, unit)
+        self.wanted, self.record.unit = replace(wanted, resting=resting), unit
         asked = self._questions()
         return self._settled(connected, asked, ask(connected, asked)[0])
 

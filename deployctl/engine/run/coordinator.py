@@ -21,7 +21,7 @@ from deployctl.engine.connections.connect import Connected, ask
 from deployctl.engine.connections.fan_out import fan_out
 from deployctl.engine.connections.pool import Job, Slots
 from deployctl.engine.ledger.record import HostRecord, RunRecord, outcome
-from deployctl.engine.run import events, front, next_steps
+from deployctl.engine.run import events, front, next_steps, resting
 from deployctl.engine.run.hooks import Hooks
 from deployctl.engine.run.members import Members
 from deployctl.engine.run.options import Options
@@ -38,9 +38,10 @@ from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies.recreate import Recreate
 from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import DeployError, Interrupted, LockHeld, UsageError
+from deployctl.hosts.operations import units
 from deployctl.steps import registry, replicas
 from deployctl.steps.identity import MAIN, replica_unit
-from deployctl.steps.interface import STOPPED, Deployment, Step
+from deployctl.steps.interface import STOPPED, Answers, Deployment, Step
 from deployctl.steps.servers import siblings
 from deployctl.steps.servers.ranks import member
 
@@ -279,19 +280,27 @@ def _plan(
 ) -> HostPlan:
     """The plan on one host, for the unit that would be worked in."""
 
-    def planned(wanted: Deployment) -> HostPlan:
+    def planned(wanted: Deployment) -> tuple[HostPlan, Deployment, Answers]:
         asked = questions(steps, wanted)
         answers, _ = ask(connected, asked)
         wanted, answers = settle(resolution, connected, steps, wanted, asked, answers, free)
         wanted, answers = meeting.settle(connected, steps, wanted, answers)
-        return make(concerned(own_steps(steps, wanted), wanted, answers), wanted, answers)
+        plan = make(concerned(own_steps(steps, wanted), wanted, answers), wanted, answers)
+        return plan, wanted, answers
 
     how, serves = strategy(wanted.profile), front.serving(connected.session, wanted)
     if not how.beside:
-        return planned(wanted)
+        return planned(wanted)[0]
     live = None if serves.unit == MAIN else serves.unit
     if live is not None:
-        plan = planned(serves)
+        plan, _, _ = planned(serves)
         if stays(steps, wanted, plan.current, plan.release):
             return plan
-    return planned(siblings.of_unit(wanted, how.handover(live, stays=False).unit))
+    beside = siblings.of_unit(wanted, how.handover(live, stays=False).unit)
+    if live is None or plan.current is None or not how.sleeps:
+        return planned(beside)[0]
+    state = connected.session.call(units.state, **serves.unit_id)
+    rests = resting.resting_processes(wanted.profile, state)
+    made, beside, answers = planned(replace(beside, resting=rests))
+    why = resting.why_not(connected.session, serves.unit_id, beside, answers)
+    return replace(made, handover=resting.how(plan.current, why))

@@ -7,6 +7,7 @@ import time
 import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from deployctl.cancel import Cancelled
 from deployctl.engine.connections.connect import Connected, ask
@@ -38,8 +39,18 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
-from deployctl.steps.member import NoPeers, PeerFailed, Peers
+from deployctl.steps.member import SEE, TOGETHER, NoPeers, PeerFailed, Peers
 from deployctl.steps.servers.stopping import reachable
+
+
+class Rests(Protocol):
+    """What serves, and sleeps while its successor is started."""
+
+    def sleep(self, work: Work) -> None:
+        """Let clients wait and put it to sleep."""
+
+    def lead(self) -> None:
+        """Lead clients to the successor."""
 
 
 @dataclass
@@ -61,6 +72,8 @@ class Work:
     courier: Courier = field(default_factory=NoCourier)
     peers: Peers = field(default_factory=NoPeers)
     """The other ranks of its group."""
+    resting: Rests | None = None
+    """What sleeps while this is started; None where nothing does."""
     url: str = ""
     """Where the served port is reached from here; empty until somebody needs it."""
 
@@ -166,7 +179,8 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
     except ConnectionLost as raised:
         error, evidence, status = raised, {}, "unknown"
     except PeerFailed as raised:
-        error = step.fail(context, "another rank failed", str(raised), "see that rank's failure")
+        what = f"{raised.host} failed first: {raised.words}"
+        error = step.fail(context, what, TOGETHER, SEE)
         evidence, status = {}, "failed"
     except (RemoteError, Unanswered) as raised:
         unanswered = step.fail(context, "the host could not answer", str(raised))

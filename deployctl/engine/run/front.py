@@ -25,6 +25,8 @@ from deployctl.steps.servers.stopping import REQUESTS, stop_unit, together
 POLL = 0.5
 LIMIT = 15.0
 """Seconds for the front to listen."""
+HOLD = 900.0
+"""Seconds for which a connection waits at most, whatever became of the run that began it."""
 FILE = Key[FileContent]("front.file")
 LEDGER = Key[list[dict[str, Any]]]("front.ledger")
 
@@ -78,6 +80,10 @@ class Front:
     """Where it was configured to listen."""
     runs: str | None
     """What holds the profile's port: the front, a release of its own unit, or nothing."""
+    target: str | None = None
+    """The unit to which clients are led: another one than `live` while that sleeps."""
+    held: bool = False
+    """Whether new connections wait."""
     gaps: list[float] = field(default_factory=list)
     """Seconds in which nothing listened, because the front took the port from a release."""
 
@@ -88,7 +94,9 @@ class Front:
         listens = (str(told.get("host")), int(told.get("port") or 0)) if told else None
         holds = (found.get(unit) or siblings.ABSENT for unit in (FRONT, MAIN))
         runs = next((str(one["release"]) for one in holds if one["state"] in RUNNING), None)
-        return cls(wanted, session, live(answers.get(FILE)), listens, runs)
+        serves = live(answers.get(FILE))
+        leads = str(told.get("leads") or serves) if serves else None
+        return cls(wanted, session, serves, listens, runs, leads, bool(told.get("hold")))
 
     @property
     def stands(self) -> bool:
@@ -117,13 +125,28 @@ class Front:
             )
 
     def add(self, unit: str) -> None:
-        """Lead clients to a unit: from now on new connections go there."""
-        host, port = self._address
-        target = siblings.of_unit(self.wanted, unit).profile.serve.port
-        content = {"host": host, "port": port, "slot": unit, "target": target}
-        text = json.dumps(content) + "\n"
-        self.session.call(files.write, path=front_file(self.wanted.profile.name), text=text)
+        """Lead clients to the unit that serves from now on: new connections go there."""
         self.live = unit
+        self.lead(unit)
+
+    def lead(self, unit: str) -> None:
+        """Lead clients to a unit, whichever is the one that serves."""
+        self._write(unit, {})
+        self.held = False
+
+    def hold(self, cut: bool = False) -> None:
+        """Let new connections wait; with `cut` those that are open are closed."""
+        self._write(self.target or self.live, {"hold": HOLD, "cut": cut})
+        self.held = True
+
+    def _write(self, leads: str | None, more: dict[str, Any]) -> None:
+        assert leads is not None
+        host, port = self._address
+        target = siblings.of_unit(self.wanted, leads).profile.serve.port
+        content = {"host": host, "port": port, "slot": self.live, "target": target, "leads": leads}
+        text = json.dumps({**content, **more}) + "\n"
+        self.session.call(files.write, path=front_file(self.wanted.profile.name), text=text)
+        self.target = leads
 
     def stand(self) -> dict[str, Any]:
         """Start it, in place of one that listens elsewhere, or of a release that held the port

@@ -13,17 +13,19 @@ from deployctl.agent.wire.answers import UnitState
 from deployctl.cancel import Cancelled
 from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger.record import RunRecord, StepRecord
-from deployctl.engine.run import events, interruption
+from deployctl.engine.run import events, interruption, recovery
 from deployctl.engine.run.execute import Work
 from deployctl.engine.run.front import LEDGER, Front
 from deployctl.engine.run.plan import HostPlan
+from deployctl.engine.run.resting import WAKE, Resting, how, why_not
 from deployctl.engine.strategies.blue_green import other
 from deployctl.engine.strategies.interface import Handover
+from deployctl.engine.strategies.registry import strategy
 from deployctl.errors import DeployError, Interrupted
 from deployctl.hosts.operations import releases, units
 from deployctl.steps import registry
 from deployctl.steps.identity import SLOTS
-from deployctl.steps.interface import SERVER, Answers
+from deployctl.steps.interface import SERVER, Answers, Deployment
 from deployctl.steps.servers import in_flight, siblings
 from deployctl.steps.servers.process import RUNNING
 
@@ -41,6 +43,10 @@ class Pair:
     handover: Handover
     current: str | None = None
     """The release of the unit that served when the run began."""
+    resting: Resting | None = None
+    """That unit, where it makes way for its successor on the same GPUs."""
+    how: str = ""
+    """Whether it sleeps meanwhile, in words."""
 
     @classmethod
     def of(cls, front: Front, answers: Answers) -> Pair:
@@ -52,6 +58,44 @@ class Pair:
     def serving(self) -> UnitState:
         """The state of the unit that served when the run began."""
         return self.found.get(self.front.live or "") or siblings.ABSENT
+
+    def rest(self, wanted: Deployment, answers: Answers, serves: Answers) -> None:
+        """Settle whether the unit that serves sleeps while the other one is started, which is
+        `wanted`; `serves` is what is known of the one that serves."""
+        retires, sleeps = self.handover.retires, strategy(self.front.wanted.profile).sleeps
+        if retires is None or self.current is None or not sleeps:
+            return
+        serving = siblings.of_unit(self.front.wanted, retires).unit_id
+        why = why_not(self.front.session, serving, wanted, answers)
+        self.how = how(self.current, why)
+        able, unit = not why, self.handover.unit
+        self.resting = Resting(self.front, retires, unit, serves, self.current, able)
+
+    def recover(self, work: Work, plan: HostPlan, dead: recovery.Dead | None) -> None:
+        """Wake what a run left asleep, unless this one goes on with its successor, which runs."""
+        live, serving = self.front.live, self.serving
+        if live is None:
+            return
+        turned = self.front.held or self.front.target != live
+        resting = self.resting if work.beside and plan.has(SERVER) else None
+        if not serving.get("asleep"):
+            if turned and (resting is None or serving["state"] in RUNNING):
+                self.front.lead(live)
+            elif resting is not None:
+                resting.begun = turned
+            return
+        found = self.found.get(other(live)) or siblings.ABSENT
+        goes_on = found["state"] in RUNNING and found["release"] == plan.release
+        back = dead is not None and dead.phase == "restoring"
+        if resting is not None and goes_on and not back:
+            resting.begun = True
+            return
+        why = recovery.sentence(dead) if dead else "its successor has not passed"
+        note = f"waking release {self.current}: {why}"
+        work.listen(events.StepNote(work.record.host, WAKE, note))
+        left = Resting(self.front, live, other(live), work.answers, self.current)
+        with cancel.shielded():
+            left.wake_or_stop(work, why)
 
     def hand_over(self, run: RunRecord, work: Work) -> None:
         """Lead clients to what has passed, and end what served before once its requests have
@@ -66,7 +110,7 @@ class Pair:
             self._stand(work)
             evidence: dict[str, Any] = {"slot": self.handover.unit, "before": retires}
             if retires is not None:
-                evidence |= self._retire(work, retires, drain=True)
+                evidence |= self._retire(work, retires, drain=self.resting is None)
             seconds = time.monotonic() - began
             record.steps.append(StepRecord(SWITCHING, "changed", seconds, evidence))
             record.changed = True
@@ -75,12 +119,18 @@ class Pair:
         except Cancelled:
             record.error = self._cut_short(f"interrupted while turning to {self._named(work)}")
 
-    def give_up(self, work: Work, plan: HostPlan, failure: DeployError, keep: bool) -> None:
+    def give_up(
+        self, run: RunRecord, work: Work, plan: HostPlan, failure: DeployError, keep: bool
+    ) -> None:
         """End what failed, unless it is to be kept. Where its server had been started, what serves
         goes on as after a rollback."""
-        record = work.record
+        record, slept = work.record, self.resting is not None and self.resting.begun
         try:
-            if plan.has(SERVER) and not keep:
+            if self.resting is not None and slept and keep:
+                self.front.lead(self.handover.unit)
+            elif self.resting is not None and slept:
+                self.resting.go_back(run, work, plan, failure)
+            elif plan.has(SERVER) and not keep:
                 self._retire(work, self.handover.unit, drain=False)
         except DeployError as error:
             record.rollback_error = error
@@ -89,6 +139,8 @@ class Pair:
             return
         if isinstance(failure, Interrupted) and plan.has(SERVER):
             record.error = self._cut_short(failure.what)
+        if slept:
+            return
         past = {s.step for s in record.steps if s.attempted and s.status != "skipped"}
         if self.front.live is not None and past & registry.makers(SERVER):
             unit = self._state(self.front.live)

@@ -44,6 +44,8 @@ class HostPlan:
     for_release: bool = True
     deliveries: tuple[Delivery, ...] = ()
     """What it would get from other hosts, or make for them."""
+    handover: str = ""
+    """What becomes of what serves meanwhile, where that is not always the same."""
 
     @property
     def blocked(self) -> PlannedStep | None:

@@ -48,9 +48,13 @@ def carry_out(
     """Every step in order until one fails; its error, or None when all passed. `turn` is called
     before the first that may touch what serves."""
     waits, together = True, work.wanted.member is not None
-    replaces = _serves(work) and plan.has(SERVICE)
+    resting = work.resting if plan.has(SERVICE) else None
+    replaces = (_serves(work) and plan.has(SERVICE)) or resting is not None
     for planned in plan.steps:
         switches = planned.step.phase == "switch" and planned.plan.status in ("change", "unknown")
+        if resting is not None and planned.step.phase == "switch":
+            # Whatever switches afterwards: what is measured from here on is without what sleeps.
+            switches = plan.switches
         if planned.step.phase == "switch" and (switches or together) and waits:
             turn()
             waits = False
@@ -60,6 +64,9 @@ def carry_out(
             _note(run, work, "switching", step=planned.step.name)
         if switches and replaces:
             work.downtime.interrupted()
+        if switches and resting is not None:
+            with cancel.shielded():
+                resting.sleep(work)
         try:
             with _borrowed(run, work, planned):
                 ended = _in_turn(work, planned)
@@ -70,6 +77,8 @@ def carry_out(
         if planned.step.phase == "stage" and ended.status == "changed":
             _note(run, work, "staging")
         if SERVICE in planned.step.produces:
+            if resting is not None:
+                resting.lead()
             work.downtime.served()
     try:
         work.peers.meet("passed")
@@ -136,6 +145,16 @@ def _note(run: RunRecord, work: Work, phase: str, why: str = "", step: str = "")
     work.connected.session.call(releases.record, profile=work.wanted.profile.name, entry=entry)
 
 
+def note_restoring(run: RunRecord, work: Work, why: str) -> None:
+    """Note in the ledger that a run goes back. One that cannot be written (a full disk) does not
+    prevent the rollback."""
+    try:
+        _note(run, work, "restoring", why)
+    except RemoteError as error:
+        host = work.wanted.host.name
+        work.listen(events.StepNote(host, "ledger", f"not written: {error.what}"))
+
+
 def may_restore(work: Work, plan: HostPlan, failed: DeployError, astray: bool) -> bool:
     """Whether a failure leads back: the serving release was touched, or is not the current one.
     A run that only asks what serves (it has no step that switches) takes nothing away.
@@ -183,11 +202,7 @@ def restore(run: RunRecord, work: Work, plan: HostPlan, why: str, peers: Peers) 
         work.record.rollback_error = error
         return
     assert wanted.pinned is not None
-    try:
-        _note(run, work, "restoring", why)
-    except RemoteError as error:
-        # A ledger that cannot be written (a full disk) does not prevent the rollback.
-        work.listen(events.StepNote(host, "ledger", f"not written: {error.what}"))
+    note_restoring(run, work, why)
     work.listen(events.StepNote(host, "restore", f"rolling back to {previous}"))
     back = replace(
         work,

@@ -20,37 +20,29 @@ from deployctl.engine.ledger import entries as ledger
 from deployctl.engine.ledger.record import outcome
 from deployctl.engine.run import (
     events,
-    failed_release,
     interruption,
     recovery,
     rolled,
-    surplus,
     switch,
     target,
     together,
 )
-from deployctl.engine.run.asking import Asking
-from deployctl.engine.run.commit import commit
+from deployctl.engine.run.attempting import Attempting
 from deployctl.engine.run.downtime import Downtime
 from deployctl.engine.run.execute import Work, run_step
-from deployctl.engine.run.hooks import Hooks
-from deployctl.engine.run.members import BACK, TRY
+from deployctl.engine.run.members import BACK
 from deployctl.engine.run.plan import (
     HostPlan,
     concerned,
     make,
     unanswered,
 )
-from deployctl.engine.run.replica import Replica
 from deployctl.engine.run.turns import HeldBack
 from deployctl.errors import (
     ConnectionLost,
     DeployError,
-    HostError,
     Interrupted,
     LockHeld,
-    NotReady,
-    RemoteError,
 )
 from deployctl.hosts.operations import releases
 from deployctl.hosts.session import Call, known
@@ -64,18 +56,11 @@ from deployctl.steps.interface import (
 )
 from deployctl.steps.member import PeerFailed
 from deployctl.steps.servers.process import was_proven
-from deployctl.steps.servers.stopping import stop_unit
 
 
 @dataclass
-class Worker(Asking):
+class Worker(Attempting):
     """One placement's part of a run, and what it shares with the others."""
-
-    hooks: Hooks
-    begun: bool = False
-    """Whether the ledger has this run."""
-    replica: Replica | None = None
-    """What serves here, as one of several before a router."""
 
     def run(self) -> None:
         """From the connection to the last hooks; failures are in the record."""
@@ -158,9 +143,14 @@ class Worker(Asking):
                 courier=self.meeting,
                 peers=self.members.at(self.record.host),
             )
+            if self.pair is not None and self.pair.how:
+                self.listen(events.StepNote(self.record.host, "switch", self.pair.how))
             self.meeting.attend(work.context("share"))
             self.record.release = work.release.release
             dead = self._close_dead(work)
+            if self.pair is not None:
+                self.pair.recover(work, plan, dead)
+                work.resting = self.pair.resting
             if plan.idle and _points_right(work, plan) and not self.astray:
                 for planned in plan.steps:
                     run_step(work, planned)
@@ -228,92 +218,6 @@ class Worker(Asking):
             with cancel.shielded():
                 session.ask([_record(name, ledger.ended(self.run_record, self.record, closing))])
 
-    def _attempt(self, work: Work, plan: HostPlan, dead: recovery.Dead | None) -> None:
-        back = dead if self._died_going_back(dead, work, plan) else None
-        if self.members.any(self.record.host, "goes back", back is not None):
-            failure: DeployError | None = _unfinished(self.record.host, back)
-        else:
-            try:
-                failure = self._carry_out_steps(work, plan)
-            except HeldBack as error:
-                self.record.held_back = str(error)
-                return
-        if failure is None:
-            with cancel.shielded():
-                try:
-                    commit(self.run_record, work, plan)
-                except PeerFailed as error:
-                    self.record.error = together.lost(self.record.host, "commit", error)
-                    return
-            if work.beside and self.pair is not None and plan.has(SERVER):
-                self.pair.hand_over(self.run_record, work)
-            return
-        self.record.error = failure
-        self.members.failed(self.record.host, TRY, failure.what)
-        failed_release.keep(self.run_record, work, failure)
-        if work.beside and self.pair is not None:
-            self.pair.give_up(work, plan, failure, self.options.keep_failed)
-            return
-        astray = dead is not None and dead.phase != "staging"
-        if not self._goes_back(work, plan, switch.may_restore(work, plan, failure, astray)):
-            self.record.error = interruption.told(work, plan, failure)
-            if plan.has(SERVER):
-                self.record.still_serving = interruption.still_serving(work)
-            return
-        try:
-            peers = self.members.at(self.record.host, BACK)
-            switch.restore(self.run_record, work, plan, failure.what, peers)
-        except Cancelled:
-            raise interruption.interrupted_twice(work, plan) from None
-
-    @staticmethod
-    def _died_going_back(dead: recovery.Dead | None, work: Work, plan: HostPlan) -> bool:
-        return dead is not None and recovery.must_go_back(dead, work.release.release, plan.current)
-
-    def _goes_back(self, work: Work, plan: HostPlan, restores: bool) -> bool:
-        """Whether the release of before is brought back; of a group on all hosts, or on none. A
-        rank that the others have left serves nothing, and is stopped."""
-        restores = restores and not self.options.keep_failed
-        able = plan.current is not None and bool(switch.manifest_of(work, plan.current))
-        try:
-            return together.goes_back(self.members, self.record.host, restores, able)
-        except PeerFailed as error:
-            text = f"{error}: the group cannot go back"
-            self.listen(events.StepNote(self.record.host, "restore", text))
-            if switch.was_touched(work, plan) and not self.options.keep_failed:
-                with suppress(ConnectionLost, RemoteError):
-                    stop_unit(work.connected.session, work.wanted)
-            return False
-
-    def _carry_out_steps(self, work: Work, plan: HostPlan) -> DeployError | None:
-        if plan.impossible is not None:
-            return run_step(work, plan.impossible).error
-        try:
-            if work.beside and self.pair is not None and plan.has(SERVER):
-                self.pair.front.check_port()
-            return switch.carry_out(self.run_record, work, plan, lambda: self._turn(work))
-        except DeployError as error:
-            # Of no step: the ledger that cannot be written, say. It leads back like any failure.
-            return error
-        except Cancelled:
-            at = f" in {self.record.steps[-1].step}" if self.record.steps else ""
-            return Interrupted(
-                f"{self.record.host}: interrupted{at}",
-                next=interruption.goes_on(work),
-            )
-
-    def _turn(self, work: Work) -> None:
-        """Everything is staged: wait for the wave in which this group switches and for its other
-        ranks, and send it no further requests."""
-        self.turns.switch(self.record.host)
-        try:
-            self.members.at(self.record.host).meet("staged")
-        except PeerFailed as error:
-            raise HeldBack(str(error)) from error
-        surplus.end(work, self.replica.routing if self.replica else None)
-        if self.replica is not None:
-            self.replica.leave(work)
-
     def _preparation(self, work: Work, plan: HostPlan) -> list[Call[Any]]:
         if plan.impossible or not any(p.step.phase == "stage" for p in plan.steps):
             return []
@@ -325,18 +229,6 @@ class Worker(Asking):
                 environment=work.release.environment_key,
             )
         ]
-
-
-def _unfinished(host: str, dead: recovery.Dead | None) -> DeployError:
-    """Why a run goes back before it tries anything: one that died had begun to."""
-    if dead is None:
-        return NotReady(host, "restore", "another rank has a rollback to finish")
-    return HostError(
-        host,
-        f"release {dead.release} failed, and {recovery.sentence(dead)}",
-        dead.why,
-        "its rollback was finished; run again to retry that release",
-    )
 
 
 def reach(wanted: Deployment) -> Connected:

@@ -48,6 +48,8 @@ class Strategy(ABC):
     staged, and a failure keeps the later waves from beginning."""
     beside: ClassVar[bool] = False
     """Whether a release is started beside the one that serves, and clients are led to it then."""
+    sleeps: ClassVar[bool] = False
+    """Whether the one that serves sleeps meanwhile, where it can."""
 
     @classmethod
     def of(cls, profile: Profile) -> Self:

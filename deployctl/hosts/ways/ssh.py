@@ -11,8 +11,7 @@ import logging
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import paramiko
@@ -24,6 +23,7 @@ from deployctl.errors import HostError, Unreachable
 from deployctl.hosts import known_hosts, ssh_options
 from deployctl.hosts.hops import JumpChannel, ProxyProcess
 from deployctl.hosts.interface import Channel, Ending
+from deployctl.hosts.ssh_channel import CLOSE_LIMIT, SshChannel, within
 from deployctl.hosts.ssh_config import Endpoint, defaults, hop, resolve
 from deployctl.hosts.ssh_keys import UserKeys
 from deployctl.hosts.ways.ssh_program import FIRST, SshProgram
@@ -31,9 +31,6 @@ from deployctl.hosts.ways.ssh_program import FIRST, SshProgram
 # Without any handler, logging would write paramiko's tracebacks into the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-CLOSE_LIMIT = 3.0
-"""Seconds that a polite end of a channel may take before its connection is cut."""
-STDERR_KEPT = 4000
 MOST_HOPS = 8
 
 WEAK = ("3des", "md5", "arcfour", "blowfish", "-96", "group1-")
@@ -84,7 +81,7 @@ class SshTransport:
         transport = self._route[-1].transport
         limit = self._settings.connect_timeout
         try:
-            with _within(limit, transport.close):
+            with within(limit, transport.close):
                 channel = transport.open_session(timeout=limit)
                 # The one place where an argv becomes a shell's command.
                 channel.exec_command(shlex.join(argv))
@@ -263,46 +260,6 @@ class StrictHostKeys(paramiko.MissingHostKeyPolicy):
         known_hosts.check(self._name, self._endpoint, key, self._accept_new)
 
 
-class SshChannel:
-    """The streams of one program on the far side. `cut` ends its whole connection at once."""
-
-    def __init__(self, channel: paramiko.Channel, cut: Callable[[], None]) -> None:
-        self._channel = channel
-        self._cut = cut
-        self._stderr = bytearray()
-        # Both streams share one window: a stderr that is not read would stop stdout.
-        self._drain = threading.Thread(target=self._keep_stderr, name="stderr", daemon=True)
-        self._drain.start()
-
-    def send(self, data: bytes) -> None:
-        self._channel.sendall(data)
-
-    def receive(self) -> bytes:
-        return self._channel.recv(65536)
-
-    def ending(self) -> Ending:
-        self._drain.join(timeout=5)
-        # -1 is paramiko's word for a dropped connection as well as for a signal: neither is a
-        # status of the program.
-        known = self._channel.status_event.wait(timeout=5)
-        status = self._channel.exit_status if known and self._channel.exit_status >= 0 else None
-        return Ending(status, bytes(self._stderr).decode(errors="replace"))
-
-    def close(self) -> None:
-        # Its input's end is the agent's sign to leave; its locks have fallen once its status comes.
-        with suppress(EOFError, OSError, paramiko.SSHException), _within(CLOSE_LIMIT, self._cut):
-            self._channel.shutdown_write()
-            self._channel.status_event.wait(CLOSE_LIMIT)
-            self._channel.close()
-        self._drain.join(timeout=CLOSE_LIMIT)
-
-    def _keep_stderr(self) -> None:
-        with suppress(OSError):
-            while data := self._channel.recv_stderr(65536):
-                self._stderr += data
-                del self._stderr[:-STDERR_KEPT]
-
-
 def _end(client: paramiko.SSHClient) -> None:
     """Close a connection and wait for its thread, which paramiko would leave running."""
     transport = client.get_transport()
@@ -310,16 +267,3 @@ def _end(client: paramiko.SSHClient) -> None:
     if transport is not None:
         transport.join(timeout=CLOSE_LIMIT)
         transport.sock.close()
-
-
-@contextmanager
-def _within(seconds: float, end: Callable[[], None]) -> Iterator[None]:
-    """Call `end` should the body take longer: paramiko waits for some answers without a limit."""
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()

@@ -21,6 +21,7 @@ from deployctl.steps.facts import SOURCE, TOOLS
 from deployctl.steps.interface import Context, Step
 from deployctl.vllm.builds import completeness, recipes, sources, strategies
 from deployctl.vllm.builds.strategies import Choice, SourceFacts
+from deployctl.vllm.builds.wish import Origin
 from deployctl.vllm.logs import build as build_log
 
 TOO_OLD = (0, 8)
@@ -144,7 +145,7 @@ class Build:
             )
         raise last
 
-    def _facts(self, origin: recipes.Origin, resolved: ResolvedSource) -> SourceFacts:
+    def _facts(self, origin: Origin, resolved: ResolvedSource) -> SourceFacts:
         """What the choice depends on; the repository is fetched only where nothing is kept."""
         session, settings = self.context.session, self.settings
         tools = self.context.answers[TOOLS]
@@ -176,7 +177,7 @@ class Build:
         self.merge_base = facts.merge_base
         return facts
 
-    def _fetch(self, origin: recipes.Origin) -> None:
+    def _fetch(self, origin: Origin) -> None:
         label = {"key": self.key, "strategy": "fetch", "commit": origin.commit}
         name = origin.repository.rsplit("/", 1)[-1].removesuffix(".git")
         state = job.run(
@@ -201,9 +202,7 @@ class Build:
         tools = self.context.answers[TOOLS]
         return environments.wheel_key(self.settings, resolved["identity"], strategy, tools)
 
-    def _steps(
-        self, choice: Choice, origin: recipes.Origin, facts: SourceFacts
-    ) -> list[recipes.JobStep]:
+    def _steps(self, choice: Choice, origin: Origin, facts: SourceFacts) -> list[recipes.JobStep]:
         resolved = self.context.answers[SOURCE]
         if choice.strategy == "reuse":
             key = self._kept_key(resolved)

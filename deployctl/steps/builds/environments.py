@@ -14,6 +14,7 @@ from deployctl.steps.facts import BUILD_USER, RELEASES, SOURCE, TOOLS
 from deployctl.steps.identity import digest
 from deployctl.steps.interface import Answers, Context, Deployment, Unanswered
 from deployctl.vllm.builds import recipes
+from deployctl.vllm.builds.wish import Confinement, Origin, Wish
 
 # How a build is carried out does not change what comes out of it.
 _NOT_BUILT: Any = {
@@ -140,13 +141,13 @@ def repository(url: str) -> str:
     return f"@/sources/{digest(url)}.git"
 
 
-def origin(source: SourceSettings, resolved: ResolvedSource, submodules: bool) -> recipes.Origin:
+def origin(source: SourceSettings, resolved: ResolvedSource, submodules: bool) -> Origin:
     """The git source as the recipes take it."""
     commit = resolved["commit"]
     assert commit is not None, "a git source has a commit"
     if source.path is not None:
-        return recipes.Origin(commit, source.path, checkout=True)
-    return recipes.Origin(
+        return Origin(commit, source.path, checkout=True)
+    return Origin(
         commit=commit,
         repository=repository(source.url),
         url=source.url,
@@ -168,7 +169,7 @@ def asks_for_user(build: BuildSettings) -> bool:
     return build.user is not None or is_git(build.source)
 
 
-def confinement(profile: Profile, answers: Answers) -> recipes.Confinement | None:
+def confinement(profile: Profile, answers: Answers) -> Confinement | None:
     """To whom the build's code is confined; None where it runs as the agent's user."""
     build = profile.build
     user = answers[BUILD_USER]["user"] if asks_for_user(build) else None
@@ -176,7 +177,7 @@ def confinement(profile: Profile, answers: Answers) -> recipes.Confinement | Non
         return None
     models = [profile.model, *([profile.drafter.model] if profile.drafter else [])]
     paths = [model.path for model in models if model is not None and model.path]
-    return recipes.Confinement(
+    return Confinement(
         user,
         cache(build.source),
         tuple(paths),
@@ -189,11 +190,9 @@ def cache(source: SourceSettings) -> str:
     return digest(source.model_dump(include={"url", "pr", "ref", "path", "wheel"}), 16)
 
 
-def wish(
-    build: BuildSettings, key: str, confinement: recipes.Confinement | None = None
-) -> recipes.Wish:
+def wish(build: BuildSettings, key: str, confinement: Confinement | None = None) -> Wish:
     """The build settings as the recipes take them."""
-    return recipes.Wish(
+    return Wish(
         confinement=confinement,
         key=key,
         python=build.python,

@@ -13,6 +13,7 @@ from deployctl.steps import job
 from deployctl.steps.builds.environments import job_id
 from deployctl.steps.interface import ENVIRONMENT, Context, Step
 from deployctl.vllm.builds import recipes
+from deployctl.vllm.builds.wish import Wish
 
 PACKED = "@/shipping/environment-"
 """Where a parcel lies, by the artifact's key: on its producer and on each receiver."""
@@ -46,7 +47,7 @@ def pack(context: Context, key: str) -> None:
         )
 
 
-def install(step: Step, context: Context, wish: recipes.Wish, uv: str) -> JobState:
+def install(step: Step, context: Context, wish: Wish, uv: str) -> JobState:
     """Receive the wheels and install from them; the build's final state. Raises `StagingFailed`."""
     delivery = context.wanted.deliveries[ENVIRONMENT]
     folder = parcel(delivery.key)

@@ -12,9 +12,13 @@ from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, in_words, tell
 from deployctl.steps.gpus.holders import Process
 from deployctl.steps.gpus.ownership import Verdict
 from deployctl.steps.interface import Answers, Change, Deployment, Evidence
+from deployctl.vllm.serving.fit import Share
 
 BY_HAND = "by-hand"
 """The kind of a unit that was adopted and has no supervisor."""
+ASLEEP = 2048
+"""MiB of a GPU that a server may keep while it sleeps: its CUDA context, graphs and NCCL's buffers
+(811 measured with a tiny model, eager)."""
 
 
 def alive(unit: UnitState) -> bool:
@@ -92,12 +96,28 @@ def _unreadable(wanted: Deployment, now: GpuSnapshot) -> Iterator[str]:
 
 def stays(now: GpuSnapshot, gpu: Gpu) -> list[Verdict]:
     """Those who keep memory on a GPU, on that one alone, after everything that is to be stopped is
-    gone: so far as how much they hold is known."""
+    gone: so far as how much they hold is known. What sleeps by then is not among them."""
     return [
         v
         for v in now.selection.spared
         if v.process.gpus == frozenset((gpu["uuid"],)) and v.process.memory is not None
+        if v.process.pid not in now.resting
     ]
+
+
+def kept(now: GpuSnapshot, gpu: Gpu) -> int:
+    """MiB of a GPU that stay held, so far as is known; what will sleep keeps little."""
+    sleeps = any(v.process.pid in now.resting for v in now.on(gpu["uuid"]))
+    return sum(v.process.memory or 0 for v in stays(now, gpu)) + (ASLEEP if sleeps else 0)
+
+
+def room(wanted: Deployment, now: GpuSnapshot) -> int:
+    """MiB that may be in use on each of the profile's GPUs so that vLLM has what it will ask for;
+    what sleeps keeps some of it."""
+    utilization = wanted.profile.serve.gpu_memory_utilization
+    totals = [gpu["memory_total"] for gpu in measured(now) if gpu["memory_total"] is not None]
+    left = [total - Share(total, total, utilization).wanted for total in totals]
+    return int(min(left, default=ASLEEP))
 
 
 def _held_by_others(wanted: Deployment, now: GpuSnapshot) -> Iterator[str]:

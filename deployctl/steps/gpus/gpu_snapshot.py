@@ -46,6 +46,8 @@ class GpuSnapshot:
     selection: Selection
     mine: Mine
     blind: tuple[str, ...]
+    resting: frozenset[int] = frozenset()
+    """PIDs of what sleeps by the time that a server is started, as `unit_pids` has them."""
     contained: str | None = None
     """What kind of container the agent that looked runs in."""
 
@@ -99,7 +101,13 @@ def snapshot(wanted: Deployment, answers: Answers) -> GpuSnapshot:
     )
     verdicts = tuple(judge(join(look, answers[GPUS], inside), mine))
     selection = select(verdicts, mine, clean_options.scope(wanted))
-    return GpuSnapshot(gpus, verdicts, selection, mine, tuple(_blind(answers)), look["contained"])
+    resting = frozenset(
+        v.process.pid
+        for v in verdicts
+        if (pid_in(v.process, mine.namespace), v.process.start) in wanted.resting
+    )
+    blind = tuple(_blind(answers))
+    return GpuSnapshot(gpus, verdicts, selection, mine, blind, resting, look["contained"])
 
 
 def _surplus(wanted: Deployment, answers: Answers) -> Iterator[Any]:

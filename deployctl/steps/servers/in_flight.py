@@ -46,6 +46,7 @@ def drain(
     unit: UnitState,
     within: float,
     show: Callable[[int | None], None],
+    poll: float = POLL,
 ) -> int | None:
     """Wait at most `within` seconds until a server has no request in flight; how many are left,
     None where that is not known, or where it ended meanwhile.
@@ -65,7 +66,7 @@ def drain(
         quiet = left == 0
         if not quiet:
             show(left)
-        cancel.sleep(POLL)
+        cancel.sleep(poll)
 
 
 def stop_drained(

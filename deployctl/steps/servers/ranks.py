@@ -20,7 +20,7 @@ name, which Debian leads to the loopback, and the ranks never meet."""
 
 def member(profile: Profile, host: str) -> Member | None:
     """A host's part in the profile's group; None where each host serves for itself."""
-    if profile.group is None:
+    if profile.group is None or profile.group.elsewhere:
         return None
     hosts = profile.everywhere
     return Member(
@@ -34,6 +34,10 @@ def member(profile: Profile, host: str) -> Member | None:
 def options(wanted: Deployment) -> dict[str, Value]:
     """The options of `vllm serve` that a rank has beside those of the model."""
     member, group = wanted.member, wanted.profile.group
+    if group is not None and group.engine == "ray":
+        stages = _above_one(group.pipeline_parallel_size)
+        more: dict[str, Value] = {"pipeline-parallel-size": stages} if stages else {}
+        return {**more, "distributed-executor-backend": "ray"}
     if member is None or group is None:
         return {}
     found: dict[str, Value] = {
@@ -78,10 +82,13 @@ def tensor_parallel_size(profile: Profile) -> int:
 
 
 def processes_here(profile: Profile) -> int:
-    """How many processes, each with a GPU of its own, one host has."""
+    """How many processes, each with a GPU of its own, one host has; 0 where they are those of a
+    cluster that is there already, which places them."""
     if profile.group is None:
         pipeline = int(str(profile.serve.args.get("pipeline-parallel-size", 1)))
         return profile.serve.tensor_parallel_size * pipeline
+    if profile.group.elsewhere:
+        return 0
     return profile.group.world // len(profile.everywhere)
 
 

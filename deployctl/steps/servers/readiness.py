@@ -8,12 +8,14 @@ from typing import Any
 from deployctl import cancel
 from deployctl.agent.wire.answers import Listener, LogPart, Process, UnitState, UnitStopped
 from deployctl.errors import NotReady
+from deployctl.hosts import operations
 from deployctl.hosts.operations import gpu, network, units
 from deployctl.hosts.session import Call, known
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
-from deployctl.steps.member import PeerFailed
+from deployctl.steps.member import SEE, TOGETHER, PeerFailed, first_to_fail
 from deployctl.steps.models.loaded_drafter import loaded_drafter
+from deployctl.steps.servers import sleeping
 from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.effort import Effort
 from deployctl.steps.servers.process import identity, strangers
@@ -24,8 +26,8 @@ from deployctl.vllm.client.outcome import RequestFailed
 from deployctl.vllm.logs.phases import Startup
 from deployctl.vllm.logs.server import explain
 
-POLL = 0.5
-"""Seconds between two looks at a starting server."""
+POLL, STEP = 0.5, 0.1
+"""Seconds between two looks at a starting server, and between two questions whether it answers."""
 GPU_LOOKS = 4
 """Looks at GPU memory within the time after which a server without progress counts as hung."""
 EXIT_AFTER_ENGINE = 8.0
@@ -62,6 +64,7 @@ class Readiness:
         self._check_name()
         drafter = self._check_drafter(unit)
         completion = self._complete(unit)
+        self._check_guard(unit)
         last, _ = self._look()
         if (last["pid"], last["start"]) != (unit["pid"], unit["start"]):
             raise self._failure("the server restarted during the check", last)
@@ -130,14 +133,25 @@ class Readiness:
                 raise self._failure(f"it hangs in {phase}: {silent}", unit)
             if ready.limit is not None and now - self.began > ready.limit:
                 raise self._failure(f"not ready within {ready.limit:g} s, {phase}", unit)
-            cancel.sleep(POLL)
+            self._pause()
             # While this machine stood still, nothing was checked: that does not count as silence of
             # the server.
-            self.effort.overslept(time.monotonic() - now - POLL)
+            self.effort.overslept(max(0.0, time.monotonic() - now - POLL))
+
+    def _pause(self) -> None:
+        """Until the next look, or until it answers: clients wait for it."""
+        url, end = f"{base_url(self.profile)}/health", time.monotonic() + POLL
+        while time.monotonic() < end:
+            cancel.sleep(STEP)
+            answer = self.context.session.call(network.http, method="GET", url=url, timeout=STEP)
+            if answer["status"] is not None:
+                return
 
     def _lost(self, error: PeerFailed) -> NotReady:
         """Another rank failed: the one that fails first is the one to look at."""
-        return self._failure(f"another rank failed: {error}", next="see that rank's failure")
+        member = self.context.wanted.member
+        assert member is not None, "it has other ranks"
+        return self._failure(first_to_fail(member, error), next=SEE, why=TOGETHER, known=False)
 
     def _healthy(self, unit: UnitState) -> bool:
         url = f"{base_url(self.profile)}/health"
@@ -216,6 +230,20 @@ class Readiness:
             self.context.log(found.note)
         return found.evidence
 
+    def _check_guard(self, unit: UnitState) -> None:
+        """Control endpoints answer with their key alone."""
+        if not sleeping.guard(unit["argv"]):
+            return
+        found = self.context.session.call(operations.sleeping.guarded, **self.unit_id)
+        if found != {"without_key": 404, "with_key": 200}:
+            raise self._failure(
+                f"its control endpoints are not guarded: without their key /is_sleeping answers "
+                f"{found['without_key']}, with it {found['with_key']}",
+                unit,
+                next="set switch.strategy: recreate, and please report it",
+                known=False,
+            )
+
     def _complete(self, unit: UnitState) -> dict[str, Any]:
         body = {
             "model": self.profile.model.served_name,
@@ -260,6 +288,9 @@ class Readiness:
         return unit.get("kept", False)
 
     def _ended(self, unit: UnitState, others: list[Process]) -> NotReady:
+        first = self.rendezvous.blamed(unit)
+        if first:
+            return self._failure(first, unit, next=SEE, why=TOGETHER, known=False)
         status = unit["rc"]
         early = "after a request of ours" if self.asked else "before any request"
         how = {None: "", 0: f", status 0 {early}"}.get(status, f", status {status}")

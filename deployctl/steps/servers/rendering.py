@@ -9,7 +9,7 @@ from deployctl.steps.builds import built
 from deployctl.steps.facts import DRAFTER, MODEL, PLACE
 from deployctl.steps.interface import Answers, Context, Deployment, Step
 from deployctl.steps.models import sources
-from deployctl.steps.servers import ranks
+from deployctl.steps.servers import ranks, ray
 from deployctl.steps.servers.serving import secrets, serve_settings
 from deployctl.vllm.serving.command import command, compiled_caches, environment, problems
 
@@ -34,8 +34,11 @@ def render(step: Step, context: Context, answers: Answers | None = None) -> dict
         )
     found = ranks.variables(wanted, place(step, context)) if wanted.member is not None else {}
     given = {**found, **wanted.profile.serve.env}
+    argv = command(settings)
+    if ray.cluster(wanted) is not None:
+        argv = ray.node_command(wanted, release, root, argv)
     return {
-        "argv": command(settings),
+        "argv": argv,
         "env": {
             **compiled_caches(f"{root}{release.compiled[1:]}"),
             **environment(given, wanted.profile.serve.gpus),

@@ -12,7 +12,7 @@ from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.gpu_snapshot import in_words, snapshot
 from deployctl.steps.interface import Answers, Deployment, Unanswered
 from deployctl.steps.models import sources
-from deployctl.steps.servers import ranks
+from deployctl.steps.servers import ranks, ray
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.drafters.drafter_shape import shape
 from deployctl.vllm.serving.command import Serve, Speculation, problems, with_backend, with_drain
@@ -60,6 +60,9 @@ def secrets(wanted: Deployment) -> dict[str, SecretSettings]:
     named = dict(serve.secrets)
     if serve.api_key is not None:
         named["VLLM_API_KEY"] = serve.api_key
+    group = ray.cluster(wanted)
+    if group is not None and group.ray.token is not None:
+        named[ray.TOKEN] = group.ray.token
     return named
 
 
@@ -83,7 +86,9 @@ def objections(wanted: Deployment, answers: Answers) -> list[str]:
 
 def _nodes(wanted: Deployment, knowledge: Knowledge) -> Iterator[str]:
     """Only a vLLM that knows of nodes can be one rank of several."""
-    if wanted.member is not None and knowledge.knows_option("nnodes") is False:
+    group = wanted.profile.group
+    by_nodes = group is not None and group.engine == "nodes"
+    if by_nodes and knowledge.knows_option("nnodes") is False:
         yield "this vLLM has no option --nnodes, by which a group is started: build a newer one"
 
 
@@ -203,9 +208,12 @@ def _loads(wanted: Deployment, answers: Answers) -> Loads | None:
 
 
 def _shared_memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
-    there = answers.get(SHM)
-    if ranks.processes_here(wanted.profile) > 1 and there and there["free"] < SHARED_MEMORY:
+    there, several = answers.get(SHM), ranks.processes_here(wanted.profile) > 1
+    needed = SHARED_MEMORY if several else 0
+    if ray.cluster(wanted) is not None and wanted.member is not None:
+        needed += ray.OBJECT_STORE
+    if needed and there and there["free"] < needed:
         yield (
-            f"/dev/shm has {there['free'] >> 20} MiB free, several GPUs need "
-            f"{SHARED_MEMORY >> 20} MiB: give the container a larger one"
+            f"/dev/shm has {there['free'] >> 20} MiB free, and this start needs {needed >> 20} "
+            "MiB: give the container a larger one"
         )

@@ -13,10 +13,13 @@ from deployctl.steps import replicas
 from deployctl.steps.facts import UNITS
 from deployctl.steps.identity import FRONT, MAIN, SLOTS
 from deployctl.steps.interface import Answers, Deployment, Question
+from deployctl.steps.servers import sleeping
 from deployctl.steps.servers.process import RUNNING
 
 __all__ = ["UNITS"]
 
+BESIDE = ("blue-green", "sleep")
+"""Strategies with two units beside each other."""
 BEHIND = "127.0.0.1"
 """Where a unit listens that clients reach through another one."""
 
@@ -35,12 +38,17 @@ def surplus(wanted: Deployment, known: Mapping[str, UnitState]) -> list[str]:
 
 def of_unit(wanted: Deployment, unit: str) -> Deployment:
     """What is wanted of one unit of a profile: its port and GPUs are those of its slot."""
-    profile, settings = wanted.profile, getattr(wanted.profile.switch, unit, None)
-    if unit not in SLOTS or settings is None:
+    profile = wanted.profile
+    switch, sleeps = profile.switch, profile.switch.strategy == "sleep"
+    given = switch.slots(profile.serve.port) if sleeps else (switch.blue, switch.green)
+    settings = dict(zip(SLOTS, given, strict=True)).get(unit)
+    if settings is None:
         return replace(wanted, unit=unit)
     gpus = profile.serve.gpus if settings.gpus is None else settings.gpus
     serve = profile.serve.model_copy(update={"host": BEHIND, "port": settings.port, "gpus": gpus})
-    update = {"serve": serve, "switch": SwitchSettings()}
+    if sleeps:
+        serve = sleeping.able(serve)
+    update = {"serve": serve, "switch": SwitchSettings(warm=switch.warm)}
     return replace(wanted, unit=unit, profile=profile.model_copy(update=update))
 
 
@@ -56,7 +64,7 @@ def runs(unit: UnitState) -> bool:
 
 def left(wanted: Deployment, answers: Answers) -> dict[str, UnitState]:
     """The units that run from when a profile was blue-green; nothing else would stop them."""
-    alone = wanted.unit == MAIN and wanted.profile.switch.strategy != "blue-green"
+    alone = wanted.unit == MAIN and wanted.profile.switch.strategy not in BESIDE
     known = answers.get(UNITS) or {} if alone else {}
     return {unit: known[unit] for unit in (*SLOTS, FRONT) if runs(known.get(unit) or ABSENT)}
 

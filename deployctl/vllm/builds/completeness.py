@@ -110,6 +110,24 @@ def import_problems(imports: Mapping[str, Any], target: str) -> list[str]:
     return sorted(problems)
 
 
+RAY = "ray._raylet"
+"""The compiled module of Ray."""
+
+
+def ray_problems(distributions: Sequence[Mapping[str, Any]], version: str) -> list[str]:
+    """What is wrong with the Ray that was installed beside vLLM, before it is imported."""
+    found = [one["version"] for one in distributions if one["name"].lower() == "ray"]
+    if version in found:
+        return []
+    return [f"ray {version} was asked for, and {', '.join(found) or 'none'} is installed"]
+
+
+def ray_import_problems(imports: Mapping[str, Any]) -> list[str]:
+    """Why Ray cannot be imported; [] where it can."""
+    error = imports["extensions"].get(RAY, "it was not tried")
+    return [] if error is None else [f"{RAY} does not import: {error}"]
+
+
 def torch_problems(
     torch: Mapping[str, Any] | None, target: str, capabilities: Sequence[str] | None
 ) -> list[str]:

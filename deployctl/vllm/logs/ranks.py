@@ -1,4 +1,4 @@
-"""Where a rank of a group is on its way to the others, read from its log (vLLM 0.32).
+"""Where a rank of a group is on its way to the others, read from its log (vLLM 0.32, Ray 2.60).
 
 A rank that waits for the others says nothing more, and vLLM's own limits are tens of minutes.
 """
@@ -14,7 +14,11 @@ Stage = Literal["starting", "waiting", "met"]
 """starting: not there yet · waiting: for the other ranks · met: all of them were there."""
 
 _WAITING = re.compile(r"distributed_init_method=tcp://")
-_MET = re.compile(r"rank \d+ in world size \d+ is assigned as")
+_NODES = re.compile(r"Ray: waiting: ")
+_MET = re.compile(
+    r"rank \d+ in world size \d+ is assigned as|Ray: all nodes have joined|Ray runtime started"
+)
+"""Ray's own line is a worker's last word; on the head it comes before any other node."""
 
 
 def stage(text: str, before: Stage = "starting") -> Stage:
@@ -22,7 +26,7 @@ def stage(text: str, before: Stage = "starting") -> Stage:
     for line in text.splitlines():
         said = bare(line)
         if _MET.search(said):
-            return "met"
-        if before == "starting" and _WAITING.search(said):
+            before = "met"
+        elif _NODES.search(said) or (before == "starting" and _WAITING.search(said)):
             before = "waiting"
     return before

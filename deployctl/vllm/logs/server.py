@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from deployctl.vllm.logs import causes, failures, phases
+from deployctl.vllm.logs import causes, ends, failures
 from deployctl.vllm.logs.causes.cause import Cause
 from deployctl.vllm.logs.explanation import KEPT, SHOWN, Explanation
 from deployctl.vllm.logs.failures import Failure, Raised
@@ -26,38 +26,6 @@ WHOLE = 24
 ONE_START = 60
 """Lines between two banners of one start."""
 
-_WRAPPERS = re.compile(
-    r"Engine core initialization failed|Engine process failed to start"
-    r"|initialization failed due to "
-    r"an exception in a background process|Worker failed with error|EngineDeadError"
-    r"|EngineCore encountered an issue|Executor failed|EngineGenerateError|Engine loop (?:is not "
-    r"running|has died)|Background loop (?:has errored|is stopped)|Engine process \(pid \d+\) died"
-    r"|Frontend process failed|died with exit code|failed to be inspected"
-    r"|Error raised in subprocess"
-    r"|ProcessRaisedException|ChildFailedError|ActorDiedError|RayTaskError|CancelledError"
-    r"|Task finished unexpectedly|^KeyboardInterrupt|^SystemExit|Error retrieving file list"
-)
-"""What reports the failure of another process, or of an earlier step."""
-_CONSEQUENCES = re.compile(
-    r"^(?:BrokenPipeError|ConnectionResetError|EOFError)\b|ContextTerminated|ncclRemoteError"
-    r"|Failed to recv, got 0 bytes|recvValue failed|closed by (?:remote )?peer|^RuntimeError: "
-    r"cancelled|remote process exited or there was a network error|Broken pipe"
-)
-"""What a process says whose peer has died."""
-_WRAPPED = re.compile(
-    r"(?:Worker failed with error|Call to \w+ method failed:) ['\"]?(.{1,2000})", re.S
-)
-_HARMLESS = re.compile(
-    r"Exception in ASGI application|Exception ignored|[Rr]etry|will be ignored|fall(?:ing)? back"
-    r"|Task exception was never retrieved|Error in preprocessing prompt|Failed to import"
-)
-"""Titles of tracebacks after which a server goes on."""
-_OF_A_REQUEST = re.compile(r"\[(?:\w+/)*serving\w*\.py:\d+\]")
-"""Where vLLM handles one request: what it logs there refuses that request and ends nothing."""
-_FATAL = re.compile(
-    r"failed to start|hit an exception|fatal error|WorkerProc failed|Process \S+:|Exception in "
-    r"(?:worker|thread)|Error executing method|output_handler failed|Engine|died|Uncaught"
-)
 _START = re.compile(r"vLLM API server version|non-default args:")
 _NCCL = re.compile(r"NCCL|nccl")
 _LINE_CAUSES = tuple(each for each in causes.SERVER if each.on == "line")
@@ -80,19 +48,14 @@ class _Found:
 
 
 def explain(text: str, known: Sequence[Cause] = causes.SERVER) -> Explanation:
-    """What a server's log says about its end; of several starts in it, about the last that "
-    "failed."""
+    """What a server's log says about its end; of several starts in it, about the last that
+    failed."""
     lines = read(text)
     for start in reversed(_starts(lines)):
         explained = _explain(start, known)
         if explained is not None:
             return explained
     return Explanation("", "", "", ())
-
-
-def decisive(text: str) -> tuple[str, ...]:
-    """The lines that say why, first cause first."""
-    return explain(text).lines
 
 
 def _starts(lines: list[Line]) -> list[list[Line]]:
@@ -109,8 +72,8 @@ def _starts(lines: list[Line]) -> list[list[Line]]:
 
 def _explain(lines: list[Line], known: Sequence[Cause]) -> Explanation | None:
     found = failures.find(lines)
-    progress = _progress(lines)
-    fatal = [each for each in found if not _goes_on(each, progress)]
+    progress = ends.progress(lines)
+    fatal = [each for each in found if not ends.goes_on(each, progress)]
     chosen = _first(lines, fatal, known)
     if chosen is None:
         return _library_alone(lines, known, progress)
@@ -120,72 +83,35 @@ def _explain(lines: list[Line], known: Sequence[Cause]) -> Explanation | None:
     return _from_failure(lines, chosen.failure, known)
 
 
-def _progress(lines: Sequence[Line]) -> dict[tuple[str, int | None], int]:
-    """Where each process last reached a phase of its start; under ("", None) the server itself."""
-    reached: dict[tuple[str, int | None], int] = {}
-    for index, line in enumerate(lines):
-        if line.severity not in ("info", ""):
-            continue
-        for name in phases.phases_of(line.text):
-            reached[line.stream] = index
-            if name == "serving":
-                reached["", None] = index
-    return reached
-
-
-def _goes_on(failure: Failure, progress: dict[tuple[str, int | None], int]) -> bool:
-    """Whether the process went on after it, or its logger does not call it an error."""
-    if failure.severity in ("debug", "info", "warning") or _HARMLESS.search(failure.title):
-        return True
-    if _OF_A_REQUEST.search(failure.record) and not _only(failure, _WRAPPERS):
-        return True
-    own = progress.get((failure.process, failure.pid), -1)
-    return max(own, progress.get(("", None), -1)) > failure.raised[-1].at[-1]
-
-
 def _first(
     lines: Sequence[Line], fatal: Sequence[Failure], known: Sequence[Cause]
 ) -> _Found | None:
     """The first that ended a process; what only reports another's end comes after all others."""
-    own = [each for each in fatal if not _only(each, _WRAPPERS)]
-    first = [each for each in own if not _only(each, _CONSEQUENCES)]
+    own = [each for each in fatal if not ends.only(each, ends.WRAPPERS)]
+    first = [each for each in own if not ends.only(each, ends.CONSEQUENCES)]
     sure = next(_surely(first, known), None)
     candidates = [] if sure is None else [_Found(sure.first, sure)]
     lone = next(_lone_lines(lines, fatal), None)
     candidates += [] if lone is None else [lone]
     if candidates:
         return min(candidates, key=lambda each: each.index)
-    rest = own or [each for each in fatal if _match(known, _wrapped(each), each.phase)] or fatal
+    rest = own or [each for each in fatal if _match(known, ends.wrapped(each), each.phase)] or fatal
     return _Found(rest[0].first, rest[0]) if rest else None
 
 
 def _surely(found: Sequence[Failure], known: Sequence[Cause]) -> Iterator[Failure]:
     """Failures of which nothing says that their process went on: an error that was logged under
     another title, before what certainly ended the same process, counts only if it is known."""
-    last = {(each.process, each.pid): each for each in found if not _doubtful(each)}
+    last = {(each.process, each.pid): each for each in found if not ends.doubtful(each)}
     for failure in found:
         end = last.get((failure.process, failure.pid))
         ended_later = end is not None and end.first > failure.first
         if (
-            not _doubtful(failure)
+            not ends.doubtful(failure)
             or not ended_later
             or _match(known, failure.text(), failure.phase)
         ):
             yield failure
-
-
-def _doubtful(failure: Failure) -> bool:
-    return bool(failure.severity and failure.title and not _FATAL.search(failure.title))
-
-
-def _only(failure: Failure, pattern: re.Pattern[str]) -> bool:
-    return all(pattern.search(raised.words[0][:2000]) for raised in failure.raised)
-
-
-def _wrapped(failure: Failure) -> str:
-    """What a report of another's failure quotes of it."""
-    found = _WRAPPED.search(failure.text())
-    return found[1] if found else ""
 
 
 def _lone_lines(lines: Sequence[Line], fatal: Sequence[Failure]) -> Iterator[_Found]:
@@ -224,7 +150,7 @@ def _from_failure(lines: Sequence[Line], failure: Failure, known: Sequence[Cause
     if hit is not None:
         last = text.count("\n", 0, max(hit[1].start(), hit[1].end() - 1))
         return _told(lines, *hit, [words[last], *_named(failure)])
-    hit = _match(known, _wrapped(failure), failure.phase) or _match_near(lines, failure)
+    hit = _match(known, ends.wrapped(failure), failure.phase) or _match_near(lines, failure)
     return _told(lines, *hit, _named(failure)) if hit else _unknown(lines, failure)
 
 
@@ -246,7 +172,7 @@ def _named(failure: Failure) -> list[tuple[str, int]]:
     return [
         (raised.words[0], raised.at[0])
         for raised in failure.raised
-        if not _WRAPPERS.search(raised.words[0]) and not raised.type.endswith("ValidationError")
+        if not ends.WRAPPERS.search(raised.words[0]) and not raised.type.endswith("ValidationError")
     ]
 
 
@@ -292,7 +218,7 @@ def _library(
 
 
 def _library_alone(
-    lines: Sequence[Line], known: Sequence[Cause], progress: dict[tuple[str, int | None], int]
+    lines: Sequence[Line], known: Sequence[Cause], progress: ends.Progress
 ) -> Explanation | None:
     """A library's warning at the end of a log that was cut off there."""
     for index, line in enumerate(lines):
@@ -326,7 +252,7 @@ def _shown(
 
 def _unknown(lines: Sequence[Line], failure: Failure) -> Explanation:
     """The last exception that does not report another's, whole."""
-    own = [raised for raised in failure.raised if not _WRAPPERS.search(raised.words[0])]
+    own = [raised for raised in failure.raised if not ends.WRAPPERS.search(raised.words[0])]
     last = (own or failure.raised)[-1]
     words = list(zip(last.words, last.at, strict=True))
     return Explanation("", "", "", *_shown(lines, words[:WHOLE]))

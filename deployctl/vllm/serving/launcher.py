@@ -17,8 +17,9 @@ GPU memory is taken. The answer is one line on standard output, `ANSWER` and a J
     kinds          the exception's type and those that it is derived from
     resolved       what vLLM derived from the options, by name
     selection      why vLLM's selector of attention backends refuses the one asked for, if it does
-    cuda           whether CUDA was initialised on the way, and so held memory of a GPU
-    devices        GPUs' device files that are open at its end
+    cuda           whether PyTorch initialised CUDA on the way, and so may hold memory of a GPU
+    devices        GPUs' device files that are open at its end; /dev/nvidia-uvm is opened by cuInit,
+                   which some imports call (0.20.1) and which takes no GPU memory (measured, H200)
     imports, configuration   seconds
 """
 
@@ -75,8 +76,6 @@ PARTS = (
 """What a server makes of its configuration (0.19 to 0.33): the module, the function, and what it
 takes; of one that has moved the newest place first."""
 ANSWER = "deployctl-rehearsal: "
-UVM = "/dev/nvidia-uvm"
-"""Opened by cuInit, and neither by NVML nor by nvidia-smi."""
 DEVICES = ("/dev/nvidia", "/dev/nvhost", "/dev/nvmap", "/dev/dri/", "/dev/kfd")
 WORDS = 4000
 """Characters of an exception's text that are kept."""
@@ -157,7 +156,7 @@ class Rehearsal:
         answer = {
             "outcome": outcome,
             "stage": stage,
-            "cuda": UVM in devices or torch_initialised(),
+            "cuda": torch_initialised(),
             "devices": devices,
             "imports": self._seconds.get("importing"),
             "configuration": self._seconds.get("configuring"),
@@ -175,7 +174,7 @@ class Rehearsal:
 
 
 def torch_initialised() -> bool:
-    """Whether PyTorch has a CUDA context."""
+    """Whether PyTorch initialised CUDA."""
     torch = sys.modules.get("torch")
     return bool(torch is not None and torch.cuda.is_initialized())
 

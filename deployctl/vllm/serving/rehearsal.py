@@ -38,7 +38,8 @@ def launcher_source() -> str:
 def rehearsed_argv(argv: Sequence[str]) -> list[str]:
     """The arguments of a server's command line for its rehearsal: no program, on a port that the
     kernel chooses, since vLLM binds it before it makes its configuration."""
-    made = list(argv[1:])
+    server = argv[argv.index("--") + 1 :] if "--" in argv else argv
+    made = list(server[1:])
     made[made.index("--port") + 1] = "0"
     if "--uds" in made:
         at = made.index("--uds")

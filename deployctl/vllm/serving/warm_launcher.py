@@ -16,6 +16,7 @@ once all is imported, and once the word was heard::
     devices    GPUs' device files that are open
     threads    of this process
     resident   bytes of memory
+    forks      whether a forked child could use a GPU while this one waited; null: not tried
     method     how the server starts its engine and workers: `fork`, so that they inherit the
                imports, where this is a CUDA build and a forked child just used a GPU; else `spawn`
     reason     why not `fork`
@@ -164,8 +165,17 @@ def open_devices(fds: str = "/proc/self/fd") -> list[str]:
     return sorted(found)
 
 
-def method(cuda: bool) -> dict[str, str]:
-    """How the server is to start its engine: set in the environment, and reported."""
+def tried(cuda: bool) -> bool | None:
+    """Whether a forked child can use a GPU, tried while something else serves, when nothing waits
+    for it. None where that decides nothing."""
+    if os.environ.get(METHOD) or cuda or not cuda_build() or UVM not in open_devices():
+        return None
+    return forked_uses_cuda()
+
+
+def method(cuda: bool, forks: bool | None = None) -> dict[str, str]:
+    """How the server is to start its engine: set in the environment, and reported. `forks` is what
+    was tried before: a child that found no memory then is tried again."""
     given = os.environ.get(METHOD)
     if given:
         return {"method": given, "reason": f"{METHOD} is set"}
@@ -175,7 +185,7 @@ def method(cuda: bool) -> dict[str, str]:
         os.environ[METHOD] = "spawn"
         return {"method": "spawn", "reason": "CUDA was initialised"}
     # Where cuInit was not called, a forked child is as good as any process.
-    if UVM in open_devices() and not forked_uses_cuda():
+    if UVM in open_devices() and not (forks or forked_uses_cuda()):
         os.environ[METHOD] = "spawn"
         return {"method": "spawn", "reason": "a forked child cannot use CUDA"}
     os.environ[METHOD] = "fork"
@@ -218,11 +228,13 @@ def main() -> None:
         out.write(json.dumps(what) + "\n")
         out.flush()
 
-    tell(seconds=round(warmed - began, 2), **imported, **state())
+    before = state()
+    forks = tried(before["cuda"])
+    tell(seconds=round(warmed - began, 2), **imported, **before, forks=forks)
     if sys.stdin.readline().strip() != "serve":
         return
     now = state()
-    tell(waited=round(time.monotonic() - warmed, 2), **now, **method(now["cuda"]))
+    tell(waited=round(time.monotonic() - warmed, 2), **now, **method(now["cuda"], forks))
     out.close()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

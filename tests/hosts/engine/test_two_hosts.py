@@ -132,7 +132,8 @@ def test_an_interrupt_leaves_every_host_as_the_docs_say(many: ManyHosts) -> None
     (waited,) = (host for host in document["hosts"] if not host["steps"])
     assert len(switched) == 2
     for host in switched:
-        assert host["restored"] is True and host["without_service"] > 0
+        assert host["restored"] is True, (host["error"], host["way_back_error"])
+        assert host["without_service"] > 0
         assert "interrupted" in host["error"]["what"]
     assert waited["error"]["why"] == "nothing was touched"
     for machine, unit, count in zip(many.machines, many.units(), before, strict=True):

@@ -17,7 +17,7 @@ from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-START_LIMIT = 60.0
+START_LIMIT = 120.0
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:

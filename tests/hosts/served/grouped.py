@@ -3,7 +3,9 @@ What serves on them is the stand-in, rank by rank."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import yaml
 from tests.hosts.lab.namespaces import in_namespaces, wait_for
 from tests.hosts.served.many import Machine, ManyHosts
 
+RAY = Path(__file__).parent / "ray_stand_in.py"
 NETWORK = "10.97.0"
 """Of the hosts among each other; it exists between their namespaces alone."""
 
@@ -69,7 +72,7 @@ class GroupedHosts(ManyHosts):
         ]
         hosts = zip(self.machines, self.addresses, strict=True)
         self.write_hosts([{**one.host_settings(), "address": there} for one, there in hosts])
-        self.write(group={"tensor_parallel_size": count, "rendezvous": "20s"})
+        self.write(group={"tensor_parallel_size": count, "rendezvous": "120s"})
 
     def write(self, **sections: Any) -> None:
         """The profile with these sections."""
@@ -83,3 +86,29 @@ class GroupedHosts(ManyHosts):
     def until(self, what: str, so: Callable[[list[dict[str, Any]]], bool]) -> None:
         """Wait until that is so of the units, in the order of the ranks."""
         wait_for(what, lambda: so(self.units()))
+
+
+class RayHosts(GroupedHosts):
+    """The same by Ray, which is a stand-in as well."""
+
+    one_root = True
+
+    def __init__(self, directory: Path, count: int = 2) -> None:
+        super().__init__(directory, count)
+        self.write(
+            group={"engine": "ray", "tensor_parallel_size": count, "rendezvous": "20s"},
+            serve={**self._serve(), "stop_grace": "8s"},
+        )
+        environment = self.root / "environments" / self.make_environment()
+        program, text = environment / "bin" / "ray", RAY.read_text("utf-8")
+        program.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
+        program.chmod(0o755)
+        (package := environment / "lib/python3.11/site-packages/ray").mkdir()
+        (package / "__init__.py").write_text(text, encoding="utf-8")
+        for machine in self.machines:
+            copy = machine.root / "environments" / environment.name
+            shutil.copytree(environment, copy, symlinks=True)
+
+    def _serve(self) -> dict[str, Any]:
+        content: dict[str, Any] = yaml.safe_load(self.profile_file.read_text("utf-8"))
+        return dict(content["serve"])

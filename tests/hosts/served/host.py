@@ -164,6 +164,15 @@ class ServedHost:
         switch = f"switch: {{warm: false, strategy: blue-green, drain: 20s, {slots}}}"
         self.profile_file.write_text(text.replace(COLD, switch), encoding="utf-8")
 
+    def sleeping(self) -> None:
+        """Let what serves sleep while its successor is started, at two more ports."""
+        slots = f"blue: {{port: {free_port()}}}, green: {{port: {free_port()}}}"
+        text = self.profile_file.read_text("utf-8")
+        assert COLD in text
+        switch = f"build: {{target: empty}}\nswitch: {{warm: false, strategy: sleep, {slots}}}"
+        self.profile_file.write_text(text.replace(COLD, switch), encoding="utf-8")
+        self.make_environment()
+
     def make_environment(self, *sets: str) -> str:
         """A sealed environment for the profile; returns its key."""
         profile = self.profile(*sets)

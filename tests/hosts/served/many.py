@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -21,27 +20,37 @@ from tests.hosts.lab.namespaces import in_namespaces, wait_for
 from tests.hosts.lab.sshd import Sshd
 from tests.hosts.served.host import ServedHost
 
-ENTER = 'nsenter --net=/proc/{pid}/ns/net sh -c "$SSH_ORIGINAL_COMMAND"'
+ENTER = 'nsenter --net=/proc/{pid}/ns/net {more} sh -c "$SSH_ORIGINAL_COMMAND"'
 
 
 class Machine:
     """One host: what is started through its sshd has its network, where all ports are free.
-    `options` are further lines of its sshd_config."""
+    `options` are further lines of its sshd_config. With `seen` its root lies at that path for
+    what runs there, as it may for other machines, whose roots are others."""
 
     def __init__(
-        self, directory: Path, name: str, options: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        name: str,
+        options: Mapping[str, str] | None = None,
+        seen: Path | None = None,
     ) -> None:
         self.name = name
         directory.mkdir()
         self.root = directory / "root"
         self.root.mkdir(mode=0o700)
-        self._network = in_namespaces(["sleep", "infinity"], ["--net"], directory / "network.log")
+        self._seen = seen
+        own = ["--net", *(["--mount"] if seen else [])]
+        self._network = in_namespaces(["sleep", "infinity"], own, directory / "network.log")
         ours, theirs = (Path(f"/proc/{pid}/ns/net") for pid in ("self", self._network.pid))
         wait_for("a network of its own", lambda: theirs.readlink() != ours.readlink())
+        self._mount = [f"--mount=/proc/{self.pid}/ns/mnt"] if seen else []
         self.inside("ip", "link", "set", "lo", "up")
-        self.sshd = Sshd(
-            directory, {"ForceCommand": ENTER.format(pid=self._network.pid), **(options or {})}
-        )
+        if seen is not None:
+            seen.mkdir(exist_ok=True)
+            self.inside("mount", "--bind", str(self.root), str(seen))
+        enter = ENTER.format(pid=self.pid, more=" ".join(self._mount))
+        self.sshd = Sshd(directory, {"ForceCommand": enter, **(options or {})})
         self.sshd.start()
 
     @property
@@ -51,7 +60,7 @@ class Machine:
 
     def enter(self, argv: Sequence[str]) -> list[str]:
         """A command line that runs another one in its network."""
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *argv]
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *self._mount, *argv]
 
     def inside(self, *argv: str) -> None:
         """Run a program in its network."""
@@ -59,7 +68,8 @@ class Machine:
 
     def host_settings(self, **changes: Any) -> dict[str, Any]:
         """A whole host file; `changes` go into its `ssh:`."""
-        return {**self.sshd.host_settings(self.name, **changes), "root": str(self.root)}
+        root = str(self._seen or self.root)
+        return {**self.sshd.host_settings(self.name, **changes), "root": root}
 
     def ask(self, *calls: Call[Any]) -> Sequence[Any]:
         """Questions to the host's agent."""
@@ -78,6 +88,9 @@ class Machine:
 class ManyHosts(ServedHost):
     """A profile with so many hosts. What serves on each is the stand-in."""
 
+    one_root = False
+    """Whether all of them have their root at the same path."""
+
     def __init__(self, directory: Path, count: int) -> None:
         super().__init__(directory)
         self.directory = directory
@@ -85,7 +98,8 @@ class ManyHosts(ServedHost):
         self.machines: list[Machine] = []
         for number in range(count):
             name = f"host{number:02}"
-            machine = Machine(directory / name, name)
+            seen = directory / "seen" if self.one_root else None
+            machine = Machine(directory / name, name, seen=seen)
             self._stack.callback(machine.stop)
             self.machines.append(machine)
             source = self.root / "environments"
@@ -106,12 +120,7 @@ class ManyHosts(ServedHost):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
         self.leave()
         shutil.rmtree(self.root, ignore_errors=True)

@@ -7,16 +7,23 @@ measured with the real server (models/README.md).
 
 Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`: rc 1 instead of
 listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves ·
-`start N`, `late N`: rank N of a group alone fails, or never comes ·
-`gauges`: those of requests read 0, as while a real engine hangs),
+`start N`, `late N`: rank N of a group alone fails, or never comes · `deaf`: its ranks never meet ·
+`gauges`: those of requests read 0, as while a real engine hangs ·
+`wake`: it does not wake),
 STAND_IN_PACE (JSON: seconds that each answer takes, by the number of draft tokens),
 STAND_IN_TELLS (names of variables whose values it prints), STAND_IN_HANGS (a file: while it exists
 completions never come, as while a real engine hangs).
+
+With --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1 it can be put to sleep, as vLLM 0.20 to 0.33 can
+(entrypoints/serve/sleep/api_router.py, later serve/dev/sleep): requests wait meanwhile. The
+middleware that --middleware names is the real one.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import importlib
 import json
 import os
 import signal
@@ -27,13 +34,16 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 MASK_TOKEN = 3
 ANSWER = "def quicksort(items):\n    return sorted(items)\n"
 PROMPT_TOKENS, TOKENS = 12, 80
 COUNTERS = threading.Lock()
 PACE: dict[str, float] = json.loads(os.environ.get("STAND_IN_PACE") or "{}")
-GAUGES_LIE = os.environ.get("STAND_IN_FAULT") == "gauges"
+FAULT = os.environ.get("STAND_IN_FAULT")
+GAUGES_LIE = FAULT == "gauges"
+DEV_MODE = os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
 
 
 class Server:
@@ -46,6 +56,9 @@ class Server:
         speculation = json.loads(options.speculative_config or "null")
         self.draft_tokens = speculation["num_speculative_tokens"] if speculation else 0
         self.accepted_each = accepted_each(speculation, self.draft_tokens)
+        self.awake = threading.Event()
+        self.awake.set()
+        self.can_sleep = options.enable_sleep_mode
         self.requests = self.tokens = self.drafts = self.accepted = self.running = 0
 
     def count(self) -> None:
@@ -63,6 +76,7 @@ class Server:
 
     def metrics(self) -> str:
         labels = f'engine="0",model_name="{self.name}"'
+        awake = int(self.awake.is_set())
         with COUNTERS:
             lines = [
                 f'vllm:request_success_total{{{labels},finished_reason="stop"}} {self.requests}',
@@ -70,6 +84,7 @@ class Server:
                 f"vllm:num_requests_running{{{labels}}} {0 if GAUGES_LIE else self.running}",
                 f"vllm:num_requests_waiting{{{labels}}} 0",
                 f"vllm:prompt_tokens_total{{{labels}}} {self.requests * PROMPT_TOKENS}",
+                f'vllm:engine_sleep_state{{{labels},sleep_state="awake"}} {awake}',
             ]
             if self.draft_tokens:
                 spec = "vllm:spec_decode_num"
@@ -100,6 +115,7 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
     the file `stand_in_until`. A stream waits `stand_in_pause` seconds after each event."""
     with COUNTERS:
         server.running += 1
+    server.awake.wait()
     time.sleep(float(body.get("stand_in_seconds") or PACE.get(str(server.draft_tokens), 0)))
     while body.get("stand_in_until") and not Path(body["stand_in_until"]).exists():
         time.sleep(0.02)
@@ -139,10 +155,17 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "stand-in"
     protocol_version = "HTTP/1.1"
     serving: Server
+    guards: list[Any] = []  # noqa: RUF012
+    """The middleware that was asked for."""
     ranks: list[socket.socket] = []  # noqa: RUF012
     """The connections to the other ranks, at rank 0."""
 
     def do_GET(self) -> None:
+        if not self._let_in():
+            return
+        if self.path == "/is_sleeping" and DEV_MODE:
+            self._say(200, json.dumps({"is_sleeping": not self.serving.awake.is_set()}))
+            return
         models = [{"id": self.serving.name, "max_model_len": self.serving.length}]
         known: dict[str, str] = {
             "/health": "",
@@ -157,6 +180,12 @@ class Handler(BaseHTTPRequestHandler):
             self._say(404, "{}")
 
     def do_POST(self) -> None:
+        if not self._let_in():
+            return
+        path = urlsplit(self.path).path
+        if path in ("/sleep", "/wake_up") and DEV_MODE:
+            self._turn(path)
+            return
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         if not all(map(lives, self.ranks)):
             # As measured: what needs the lost rank ends the server; /health answered until then.
@@ -170,6 +199,39 @@ class Handler(BaseHTTPRequestHandler):
             self._stream([*events, "[DONE]"], float(body.get("stand_in_pause") or 0))
         else:
             self._say(200, json.dumps(answer(self.serving, self.path, body)))
+
+    def _let_in(self) -> bool:
+        """Whether the middleware passes a request on; else it has answered."""
+        passed: list[bool] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            passed.append(True)
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self.send_response(message["status"])
+                for name, value in message["headers"]:
+                    self.send_header(name.decode(), value.decode())
+                self.end_headers()
+            else:
+                self.wfile.write(message["body"])
+
+        headers = [(k.lower().encode(), v.encode()) for k, v in self.headers.items()]
+        scope = {"type": "http", "path": urlsplit(self.path).path, "headers": headers}
+        asyncio.run(self.guards[0](app)(scope, None, send) if self.guards else app(0, 0, 0))
+        return bool(passed)
+
+    def _turn(self, path: str) -> None:
+        """Sleep or wake, as the executor does: an error where the server was not started for it."""
+        if not self.serving.can_sleep or (path == "/wake_up" and FAULT == "wake"):
+            print("ERROR [core.py:1] RuntimeError: cumem allocator", flush=True)
+            self._say(500, "{}")
+        elif path == "/sleep":
+            self.serving.awake.clear()
+            self._say(200, "")
+        else:
+            self.serving.awake.set()
+            self._say(200, "")
 
     def _stream(self, events: list[str], pause: float) -> None:
         """Event by event, `pause` seconds between them; a request in flight until its end."""
@@ -210,6 +272,8 @@ def rendezvous(options: argparse.Namespace) -> list[socket.socket]:
     about = f"local_rank=0 distributed_init_method=tcp://{address[0]}:{address[1]} backend=gloo"
     say(f"world_size={count} rank={rank} {about}")
     joined: list[socket.socket] = []
+    if os.environ.get("STAND_IN_FAULT") == "deaf":
+        threading.Event().wait()
     if rank == 0:
         door = socket.create_server(address)
         joined = [door.accept()[0] for _ in range(count - 1)]
@@ -260,7 +324,9 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--master-addr")
     parser.add_argument("--headless", action="store_true")
-    parser.add_argument("--enable-server-load-tracking", action="store_true")
+    parser.add_argument("--middleware", action="append", default=[])
+    for name in ("enable-server-load-tracking", "enable-sleep-mode"):
+        parser.add_argument(f"--{name}", action="store_true")
     options, _ = parser.parse_known_args()
     fault = os.environ.get("STAND_IN_FAULT")
     signal.signal(signal.SIGTERM, signal.SIG_IGN if fault == "hang" else lambda *_: os._exit(0))
@@ -276,6 +342,9 @@ def main() -> int:
     if options.headless:
         threading.Event().wait()
     Handler.serving = Server(options)
+    for name in options.middleware:
+        module, _, attribute = name.rpartition(".")
+        Handler.guards.append(getattr(importlib.import_module(module), attribute))
     listener = Listener((options.host, options.port), Handler)
     say(f"Starting vLLM server on http://{options.host}:{options.port}")
     say("Application startup complete.")

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,3 +77,52 @@ def test_no_more_connections_than_it_can_hold(slot: int, tmp_path: Path) -> None
             except ConnectionError:
                 answers.append(b"")
         assert answers == [b"x"] * 10 + [b""] * 2
+
+
+@pytest.fixture
+def turned(tmp_path: Path) -> Iterator[tuple[Path, dict[str, Any], socket.socket]]:
+    """A front that runs: its file, what that holds, and the slot that it leads to."""
+    archive, file, port = tmp_path / "agent.pyz", tmp_path / "front.json", free_port()
+    archive.write_bytes(bundle().data)
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        told: dict[str, Any] = {"host": "127.0.0.1", "port": port, "slot": "blue"}
+        told["target"] = first.getsockname()[1]
+        file.write_text(json.dumps(told))
+        argv = [sys.executable, str(archive), "front", str(file)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE) as front:
+            assert front.stdout is not None and b"listening" in front.stdout.readline()
+            yield file, told, first
+            front.kill()
+
+
+def replace(file: Path, told: dict[str, Any]) -> None:
+    other = file.with_suffix(".new")
+    other.write_text(json.dumps(told))
+    other.rename(file)
+
+
+def test_new_connections_wait_and_open_ones_are_closed(
+    turned: tuple[Path, dict[str, Any], socket.socket], slot: int
+) -> None:
+    file, told, first = turned
+    address = ("127.0.0.1", told["port"])
+    with ExitStack() as opened:
+        kept = opened.enter_context(socket.create_connection(address, timeout=60))
+        opened.enter_context(first.accept()[0])
+        replace(file, {**told, "hold": 600})
+        waits = opened.enter_context(socket.create_connection(address, timeout=60))
+        waits.sendall(b"y")
+        replace(file, {**told, "hold": 600, "cut": True})
+        assert kept.recv(1) == b""
+        replace(file, {**told, "target": slot})
+        assert waits.recv(1) == b"y"
+
+
+def test_nobody_waits_for_longer_than_the_file_says(
+    turned: tuple[Path, dict[str, Any], socket.socket], slot: int
+) -> None:
+    file, told, _ = turned
+    replace(file, {**told, "hold": 0.2, "target": slot})
+    with socket.create_connection(("127.0.0.1", told["port"]), timeout=60) as connection:
+        connection.sendall(b"z")
+        assert connection.recv(1) == b"z"

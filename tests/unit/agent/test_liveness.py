@@ -98,7 +98,7 @@ def verdict(watch: Watch) -> str:
 
 
 def until(holds: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not (found := holds()):
         assert time.monotonic() < end
         time.sleep(0.01)

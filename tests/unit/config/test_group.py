@@ -15,6 +15,7 @@ HOSTS = [
     {"name": "one", "ssh": {"address": "gpu1"}, "address": "10.0.0.1"},
     {"name": "two", "ssh": {"address": "10.0.0.2"}},
 ]
+RAY: dict[str, Any] = {"engine": "ray", "tensor_parallel_size": 2}
 WANTED: dict[str, Any] = {
     "hosts": HOSTS,
     "model": {"path": "/models/target", "served_name": "toy"},
@@ -57,7 +58,26 @@ def test_a_group_over_two_hosts(tmp_path: Path) -> None:
             "use replicas",
         ),
         ({"switch": {"strategy": "blue-green"}}, "switch", ""),
-        ({"group": {"engine": "ray", "tensor_parallel_size": 2}}, "group.engine", "use nodes"),
+        (
+            {"group": {"engine": "ray", "tensor_parallel_size": 2, "data_parallel_size": 2}},
+            "group.data_parallel_size",
+            "use engine nodes",
+        ),
+        ({"group": {**RAY, "ray": {"ports": "20000-20009"}}}, "group.ray.ports", "30 ports"),
+        ({"group": {**RAY, "ray": {"port": 20001}}}, "group.ray.port", "choose another"),
+        ({"group": {**RAY, "ray": {"port": 8123}}}, "group.ray.port", "ports of their own"),
+        ({"group": {**RAY, "watch_port": 20001}}, "group.watch_port", "group.ray.ports"),
+        ({"group": {**RAY, "ray": {"token": {"env": "T"}}}}, "group.ray.token", "set address"),
+        ({"group": {**RAY, "ray": {"address": "10.0.0.1"}}}, "group.ray.address", "IP:PORT"),
+        ({"group": {**RAY, "ray": {"address": "10.0.0.1:6379"}}}, "hosts", "one host"),
+        (
+            {
+                "group": RAY,
+                "build": {"source": {"release": "0.32.0"}, "extra": ["ray[default]==2.50.0"]},
+            },
+            "build.extra",
+            "group.ray.version",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_group(
@@ -67,3 +87,19 @@ def test_what_does_not_go_with_a_group(
         load(tmp_path, **changes)
     said = str(refused.value)
     assert f"{key}:" in said and says in said and "toy.yaml:" in said
+
+
+def test_ray_is_built_beside_vllm(tmp_path: Path) -> None:
+    profile = load(tmp_path, group=RAY)
+    assert profile.build.extra == ["ray==2.60.0"] and profile.ray_version == "2.60.0"
+    again = type(profile).model_validate(profile.model_dump(exclude_unset=True))
+    assert again.build.extra == ["ray==2.60.0"]
+    named = load(tmp_path, group={**RAY, "ray": {"version": "2.59.1"}})
+    assert named.build.extra == ["ray==2.59.1"]
+    assert load(tmp_path).build.extra == [] and load(tmp_path).ray_version is None
+
+
+def test_a_cluster_that_is_there_has_one_host_that_serves(tmp_path: Path) -> None:
+    ray = {"address": "10.0.0.9:6379", "token": {"env": "RAY_TOKEN"}}
+    profile = load(tmp_path, hosts=HOSTS[1:], group={**RAY, "ray": ray})
+    assert profile.group.elsewhere

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployctl.config import catalogue
-from deployctl.config.loader import list_hosts, list_playbooks, list_profiles
+from deployctl.config.loader import list_hosts, list_profiles
 from deployctl.config.search import default_search
 from deployctl.steps.interface import NoOptions
 from tests.unit.config.conftest import SMALLEST, Folder
@@ -33,7 +33,7 @@ def test_kinds_are_apart_and_other_files_are_none(folder: Folder) -> None:
     folder.write("user/playbooks/up.yaml", "steps: [build]\n")
     assert [found.name for found in list_profiles(folder.search)] == ["a", "b"]
     assert [found.name for found in list_hosts(folder.search)] == ["h"]
-    assert [(f.name, f.place) for f in list_playbooks(folder.search)] == [("up", "user")]
+    assert [(f.name, f.place) for f in folder.search.found("playbooks")] == [("up", "user")]
 
 
 def test_one_file_that_two_places_reach_hides_nothing(folder: Folder) -> None:

@@ -35,6 +35,8 @@ ANOTHER_MEANING = {
     },
     "build": {
         "config/marks.py": "a profile's section",
+        "config/profile.py": "a profile's section",
+        "config/ray.py": "a profile's section",
         "config/references.py": "a profile's section",
         "engine/inspect/explain.py": "a kind of log",
         "steps/builds/environments.py": "its own name, beside it",

@@ -187,9 +187,9 @@ def test_whether_cuda_was_initialised_is_reported() -> None:
     made = {"device": "cuda", "max_model_len": 1024}
     told = {"outcome": "accepted", "resolved": made, "cuda": False}
     sentence = RehearseStep().sentence({"evidence": told})
-    assert sentence == "vLLM accepts the start: context 1024, CUDA was not initialised"
+    assert sentence == "vLLM accepts the start: context 1024, PyTorch did not initialise CUDA"
     assert not _remarks(told)
-    for devices, opened in ((["/dev/nvidia-uvm"], "/dev/nvidia-uvm"), ([], "a context")):
+    for devices, opened in ((["/dev/nvidia-uvm"], "/dev/nvidia-uvm"), ([], "no device file")):
         (remark,) = _remarks({**told, "cuda": True, "devices": devices})
         assert remark["verdict"] == "warning" and opened in remark["say"]
     cpu = {**told, "resolved": {"device": "cpu", "max_model_len": 1024}}

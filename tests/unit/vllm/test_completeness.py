@@ -142,3 +142,15 @@ def test_a_cpu_torch_for_cuda() -> None:
     (problem,) = completeness.torch_problems(torch, "cuda", ["9.0"])
     assert "is a CPU build" in problem
     assert completeness.torch_problems(torch, "cpu", []) == []
+
+
+def test_the_ray_that_was_asked_for_is_installed_and_imports() -> None:
+    installed = [{"name": "ray", "version": "2.59.0"}]
+    assert completeness.ray_problems(installed, "2.59.0") == []
+    assert completeness.ray_problems(installed, "2.60.0") == [
+        "ray 2.60.0 was asked for, and 2.59.0 is installed"
+    ]
+    assert "none is installed" in completeness.ray_problems([], "2.60.0")[0]
+    assert completeness.ray_import_problems({"extensions": {"ray._raylet": None}}) == []
+    for wrong in ({"ray._raylet": "libstdc++"}, {}):
+        assert completeness.ray_import_problems({"extensions": wrong})

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from deployctl.vllm.builds import recipes
-from deployctl.vllm.builds.recipes import Confinement, Origin, Wish
 from deployctl.vllm.builds.strategies import compile_environment
+from deployctl.vllm.builds.wish import Confinement, Origin, Wish
 
 WISH = Wish(key="k", python="3.12", target="cuda", torch_backend="cu130")
 ORIGIN = Origin("c" * 40, "@/sources/r.git", "https://example.org/v.git", "refs/heads/x", "up")

@@ -199,15 +199,17 @@ def test_an_import_that_fails_is_a_refusal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("opened", "cuda"),
+    "opened",
     [
-        (["/dev/nvidia-uvm", "/dev/nvidiactl", "/dev/null"], True),
+        # By cuInit, which takes no memory of a GPU.
+        ["/dev/nvidia-uvm", "/dev/nvidiactl", "/dev/null"],
         # As NVML opens them.
-        (["/dev/nvidia0", "/dev/nvidiactl"], False),
-        ([], False),
+        ["/dev/nvidia0", "/dev/nvidiactl"],
+        [],
     ],
 )
-def test_cuda_shows_in_the_device_files_that_are_open(
+@pytest.mark.parametrize("cuda", [True, False])
+def test_device_files_that_are_open_and_whether_pytorch_initialised_cuda(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[str], cuda: bool
 ) -> None:
     for number, path in enumerate(opened):
@@ -215,6 +217,7 @@ def test_cuda_shows_in_the_device_files_that_are_open(
     found = launcher.open_devices(str(tmp_path))
     assert found == [path for path in opened if "nvidia" in path]
     monkeypatch.setattr(launcher, "open_devices", lambda: found)
+    monkeypatch.setattr(launcher, "torch_initialised", lambda: cuda)
     answers: list[dict[str, Any]] = []
     launcher.Rehearsal(answers.append)._tell("accepted")
     assert (answers[0]["cuda"], answers[0]["devices"]) == (cuda, found)

@@ -118,6 +118,24 @@ def test_where_an_import_called_cuinit_a_forked_child_tries_a_gpu(
     assert os.environ.pop(METHOD) == method
 
 
+def test_what_was_tried_while_it_waited_is_not_tried_at_the_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = types.SimpleNamespace(version=types.SimpleNamespace(cuda="12.8"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(warm_launcher, "open_devices", lambda: [warm_launcher.UVM])
+    monkeypatch.delenv(METHOD, raising=False)
+    answers = [True, False]
+    monkeypatch.setattr(warm_launcher, "forked_uses_cuda", lambda: answers.pop(0))
+    assert warm_launcher.tried(cuda=False) is True
+    assert warm_launcher.method(cuda=False, forks=True) == {"method": "fork"}
+    assert os.environ.pop(METHOD) == "fork" and answers == [False]
+    # A child that found no memory beside what served is tried once more.
+    assert warm_launcher.method(cuda=False, forks=False)["method"] == "spawn"
+    assert os.environ.pop(METHOD) == "spawn" and not answers
+    assert warm_launcher.tried(cuda=True) is None
+
+
 def test_without_the_word_it_ends(tmp_path: Path) -> None:
     launched = Launched(tmp_path, None)
     launched.tell(json.dumps(ARGV))

@@ -19,12 +19,14 @@ from deployctl.vllm.logs.causes import (
     model_weights,
     nccl,
     options,
+    ray,
     runtime_compile,
     speculation,
 )
 from deployctl.vllm.logs.causes.cause import Cause
 
 SERVER: tuple[Cause, ...] = (
+    *ray.CAUSES,
     *speculation.CAUSES,
     *memory.CAUSES,
     *nccl.CAUSES,
