@@ -40,8 +40,8 @@ def _node_questions(wanted: Deployment) -> list[Question[Any]]:
 
 
 def findings(wanted: Deployment, answers: Answers, each: int) -> Iterator[Finding]:
-    """Every finding, in the order in which people read them; of a group, with so many processes on
-    each host. Pure."""
+    """Every finding, in the order in which people read them; `each` is the number of processes that
+    a group has on each host. Pure."""
     yield _present(wanted, answers, each)
     yield from _remarks(wanted, answers)
     if profile_gpus.uses_gpus(wanted):
