@@ -27,9 +27,13 @@ def tune(
     concurrency: Annotated[
         str, typer.Option(metavar="LIST", help="Requests at once, e.g. 1,4,16.")
     ] = "1,4",
-    requests: Annotated[
-        int, typer.Option(min=2, help="Requests of a candidate at each concurrency.")
-    ] = 32,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            min=2,
+            help="Rounds of a candidate at each concurrency: as many requests at once.",
+        ),
+    ] = 24,
     interrupt: Annotated[
         bool,
         typer.Option(
@@ -68,7 +72,7 @@ def tune(
             "tune": {
                 "values": running.numbers("--values", values, 0),
                 "concurrencies": running.numbers("--concurrency", concurrency, 1),
-                "requests": requests,
+                "rounds": rounds,
                 "interrupt": interrupt,
             }
         },

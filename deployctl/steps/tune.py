@@ -33,12 +33,11 @@ from deployctl.steps.interface import (
 from deployctl.steps.launch import LaunchStep
 from deployctl.steps.measuring import tuned
 from deployctl.steps.measuring.gates import gate_questions
-from deployctl.steps.measuring.tuning import CONCURRENCIES, REQUESTS, VALUES, Tuning
+from deployctl.steps.measuring.tuning import CONCURRENCIES, ROUNDS, VALUES, Tuning
 from deployctl.steps.ready import ReadyStep
 from deployctl.steps.servers import siblings
 from deployctl.steps.servers.process import RUNNING
-from deployctl.steps.servers.stopping import REQUESTS as STOPPED_REQUESTS
-from deployctl.steps.servers.stopping import stop_unit
+from deployctl.steps.servers.stopping import REQUESTS, stop_unit
 from deployctl.vllm.serving.fit import Share
 
 INTERRUPT = "interrupt"
@@ -51,8 +50,9 @@ class TuneOptions(Settings):
     """Numbers of draft tokens to measure, 0 for no speculation; the serving one is added."""
     concurrencies: list[Annotated[int, Field(ge=1)]] = Field(default=[*CONCURRENCIES], min_length=1)
     """Requests at a time at which each is measured."""
-    requests: int = Field(default=REQUESTS, ge=2)
-    """Requests at each concurrency, for a candidate that is measured to the end."""
+    rounds: int = Field(default=ROUNDS, ge=2)
+    """Rounds of a candidate that is measured to the end; each is as many requests at once as the
+    concurrency."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence of the intervals, and of all comparisons at a concurrency together."""
     interrupt: bool = False
@@ -78,9 +78,13 @@ class TuneStep(Step):
         wrong = _refusal(wanted, answers)
         if wrong:
             return Plan("blocked", reason=wrong)
-        starts = len(values(self, wanted)) + 1
+        starts = len(values(self, wanted)) - 1
+        if not starts:
+            return Plan(
+                "blocked", reason="name a number of draft tokens other than the serving one"
+            )
         if wanted.option(self.name, INTERRUPT, False):
-            why = f"for {starts} starts of other servers; started again at the end in any case"
+            why = f"for {starts + 2} starts of other servers; started again at the end in any case"
             release = str(answers[UNIT]["release"])
             return Plan("change", (Change("server", f"release {release}", "stopped", why),))
         little = _no_room(wanted, answers)
@@ -100,7 +104,7 @@ class TuneStep(Step):
             context,
             values(self, context.wanted),
             tuple(option(self.name, "concurrencies", CONCURRENCIES)),
-            int(option(self.name, "requests", REQUESTS)),
+            int(option(self.name, "rounds", ROUNDS)),
             float(option(self.name, "confidence", 0.95)),
             beside=not interrupts,
         )
@@ -114,7 +118,7 @@ class TuneStep(Step):
         release = context.release.release
         context.progress("stop", f"release {release}")
         stopped = stop_unit(context.session, context.wanted)
-        context.evidence.setdefault(LaunchStep.name, {})[STOPPED_REQUESTS] = stopped["requests"]
+        context.evidence.setdefault(LaunchStep.name, {})[REQUESTS] = stopped["requests"]
         try:
             yield
         finally:

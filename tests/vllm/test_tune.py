@@ -13,7 +13,7 @@ def test_the_best_of_four_and_by_how_much(deployed: Demo) -> None:
     """The pair accepts 6.8 of 7 tokens (models/README.md), so more tokens are faster."""
     before = deployed.run("status", "--json").document["hosts"][0]
     done = deployed.run(
-        *("tune", "--json", "--values", "0,1,3,5,7", "--concurrency", "1,4", "--requests", "24")
+        *("tune", "--json", "--values", "0,1,3,5,7", "--concurrency", "1", "--rounds", "24")
     )
     print(done.err)
     assert done.code == 0, done.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-HEAD = "  draft tokens  tokens/s  interval          than the fastest         length  requests"
+HEAD = "  draft tokens  tokens/s  serving then  against the fastest      length  rounds"
 
 
 def sentence(evidence: Mapping[str, Any]) -> str:
@@ -26,11 +26,6 @@ def lines(evidence: Mapping[str, Any]) -> Iterator[str]:
             )
     for one in evidence["failed"]:
         yield f"{_called(one['value'])}: not measured: {one['why'].splitlines()[0]}"
-    if evidence["other_tokens"]:
-        yield (
-            f"what serves made {evidence['other_tokens']} tokens for its clients meanwhile: this "
-            "is not the speed of an idle host"
-        )
     yield from _proposal(evidence)
 
 
@@ -73,20 +68,19 @@ def _won(level: Mapping[str, Any], current: int) -> str:
 
 def _row(one: Mapping[str, Any], current: int) -> str:
     value = f"{one['value'] or 'none'}{' (now)' if one['value'] == current else ''}"
-    found, length = one["interval"], one["mean_acceptance_length"]
-    between = "-" if found is None else f"{found['low']:.1f} to {found['high']:.1f}"
+    length, serving = one["mean_acceptance_length"], one["serving_tokens_per_second"]
     behind = "fastest" if one["behind"] is None else _share(one["behind"])
     ended = ", cannot win" if one["stopped_early"] else ""
-    return (
-        f"  {value:<12}  {one['tokens_per_second'] or 0.0:>8.1f}  {between:<16}  {behind:<23}  "
-        f"{'-' if length is None else f'{length:.2f}':>6}  {one['requests']}{ended}"
-    )
+    speed = f"{one['tokens_per_second']:>8.1f}  {_or_none(serving, 1):>12}"
+    return f"  {value:<12}  {speed}  {behind:<23}  {_or_none(length, 2):>6}  {one['rounds']}{ended}"
+
+
+def _or_none(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _share(lead: Mapping[str, Any]) -> str:
     found = lead["interval"]
-    if lead["share"] is None:
-        return "unknown"
     between = "" if found is None else f" ({found['low']:+.1%} to {found['high']:+.1%})"
     return f"{lead['share']:+.1%}{between}"
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 
 from deployctl.config.checks import AcceptanceSettings
-from deployctl.errors import RemoteError, Undecided
+from deployctl.errors import Undecided
 from deployctl.steps.builds import built
 from deployctl.steps.interface import Context, Evidence, Step
 from deployctl.steps.servers import plain_server, siblings
 from deployctl.steps.servers.client import open_client
 from deployctl.steps.servers.plain_server import SPECULATION
 from deployctl.vllm.client import load, prompt_sets
-from deployctl.vllm.client.client import Client
-from deployctl.vllm.counters.metrics import Counters, Restarted, difference
+from deployctl.vllm.client.client import Client, Request
 from deployctl.vllm.tuning import choice, race, speeds
 from deployctl.vllm.tuning.choice import SCHEDULE, Candidate, Level
 from deployctl.vllm.tuning.race import Race, Unusable
@@ -24,7 +23,7 @@ from deployctl.vllm.tuning.speeds import Series
 
 VALUES = (0, 1, 3, 5, 7)
 CONCURRENCIES = (1, 4)
-REQUESTS = 32
+ROUNDS = 24
 ADVICE = "see the candidate's options: deployctl plan, deployctl explain"
 
 
@@ -36,13 +35,15 @@ class Tuning:
     context: Context
     values: tuple[int, ...]
     concurrencies: tuple[int, ...]
-    requests: int
+    rounds: int
     confidence: float
     beside: bool
     candidates: dict[int, list[Candidate]] = field(default_factory=dict)
     """By concurrency, in the order in which they were measured."""
     failed: dict[int, str] = field(default_factory=dict)
     """Why a candidate could not be measured."""
+    serving: Client | None = None
+    """What serves, where that runs beside the candidates."""
 
     @property
     def current(self) -> int:
@@ -50,8 +51,8 @@ class Tuning:
         return self.values[0]
 
     def measured(self) -> Evidence:
-        """Every candidate, and the serving one a second time at the end. Raises `Undecided` where
-        the serving one itself cannot be measured."""
+        """Every candidate against what serves; in its place, against the serving value at the
+        beginning and the end. Raises `Undecided` where there is nothing to compare."""
         beside = [*self.context.answers[siblings.UNITS]]
         plain_server.remove_left_over(self.context, beside)
         argv = plain_server.launched(self.context)["argv"]
@@ -60,21 +61,40 @@ class Tuning:
                 "the server was not started with --speculative-config",
                 "a server that was adopted may have it in another form",
             )
-        before = self._served_tokens()
-        self.candidates = {concurrency: [] for concurrency in self.concurrencies}
-        for value in self.values:
+        with open_client(self.context) if self.beside else nullcontext() as serving:
+            self.serving = serving
+            self.candidates = {concurrency: [] for concurrency in self.concurrencies}
+            again = self._in_turn(argv)
+        return self._evidence(again)
+
+    def _in_turn(self, argv: Sequence[str]) -> dict[int, Candidate]:
+        """Measure every candidate; the serving value's second measurement, by concurrency."""
+        for value in self.values[1:] if self.beside else self.values:
             for concurrency, found in self._candidate(argv, value).items():
-                self.candidates[concurrency].append(found)
-        if self.current in self.failed:
-            raise self._undecided(
-                f"the serving value {self.current} could not be measured", self.failed[self.current]
-            )
+                self._take(concurrency, found)
+        if self.beside or self.current in self.failed:
+            self._refuse_unmeasured()
+            return {}
         again = self._candidate(argv, self.current, second=True)
-        self.failed.pop(self.current, None)
-        return self._evidence(
-            {concurrency: one.series for concurrency, one in again.items()},
-            _meanwhile(before, self._served_tokens()),
-        )
+        self._refuse_unmeasured()
+        return again
+
+    def _take(self, concurrency: int, found: Candidate) -> None:
+        """Keep what was measured. Beside what serves, the first candidate's reference is the
+        serving value's own measurement."""
+        known = self.candidates[concurrency]
+        if self.beside and not known:
+            served = found.series.reference
+            known.append(Candidate(self.current, Series(served, served)))
+        known.append(found)
+
+    def _refuse_unmeasured(self) -> None:
+        """Raise `Undecided` where nothing was measured, or the serving value was not."""
+        if self.current in self.failed:
+            what = f"the serving value {self.current} could not be measured"
+            raise self._undecided(what, self.failed[self.current])
+        if not all(len(found) > 1 for found in self.candidates.values()):
+            raise self._undecided("no candidate could be measured", "\n".join(self.failed.values()))
 
     # -- one candidate -----------------------------------------------------------------------
 
@@ -97,68 +117,59 @@ class Tuning:
         return {}
 
     def _asked(self, client: Client, value: int, called: str, whole: bool) -> dict[int, Candidate]:
+        found: dict[int, Candidate] = {}
+        for concurrency in self.concurrencies:
+            show = self._shown(f"{called}, {concurrency} at once")
+            known = self.candidates[concurrency]
+            leader = None if whole or not known else race.fastest(known, known[0].series)
+            each = speeds.shared(self.confidence, len(self.values) - 1)
+            of = Race(self._bodies(client, concurrency), concurrency, each, self.serving)
+            found[concurrency] = race.measure(client, of, value, leader, show)
+        return found
+
+    def _bodies(self, client: Client, concurrency: int) -> list[Request]:
         profile = self.context.wanted.profile
         settings = profile.acceptance or AcceptanceSettings()
         asked = load.Load(
             profile.model.served_name,
             prompt_sets.load(settings.prompts).prompts,
-            self.concurrencies,
-            self.requests,
+            (concurrency,),
+            self.rounds * concurrency,
             settings.max_tokens,
             settings.timeout,
         )
-        bodies = load.request_bodies(client, asked)
-        found: dict[int, Candidate] = {}
-        for concurrency in self.concurrencies:
+        return load.request_bodies(client, asked)
 
-            def show(
-                done: int, speed: float | None, called: str = f"{called}, {concurrency} at once"
-            ) -> None:
-                at = "" if speed is None else f", {speed:.1f} tokens/s"
-                text = f"{done} of {self.requests} requests{at}"
-                self.context.progress(called, text, done / self.requests)
+    def _shown(self, called: str) -> race.Shown:
+        def show(done: int, speed: float) -> None:
+            text = f"{done} of {self.rounds} rounds, {speed:.1f} tokens/s"
+            self.context.progress(called, text, done / self.rounds)
 
-            leader = None
-            if not whole:
-                leader = race.fastest(self.candidates[concurrency], concurrency)
-            each = speeds.shared(self.confidence, len(self.values) - 1)
-            of = Race(bodies, concurrency, each)
-            found[concurrency] = race.measure(client, of, value, leader, show)
-        return found
+        return show
 
     # -- what came of it ---------------------------------------------------------------------
 
-    def _evidence(self, again: dict[int, Series], others: int | None) -> Evidence:
-        levels = [
-            choice.judged(
-                Level(concurrency, self.current, candidates, again.get(concurrency)),
-                self.confidence,
-            )
-            for concurrency, candidates in self.candidates.items()
-        ]
+    def _evidence(self, again: dict[int, Candidate]) -> Evidence:
+        levels = []
+        for concurrency, candidates in self.candidates.items():
+            second = again.get(concurrency)
+            twice = None if second is None else second.series
+            level = Level(concurrency, self.current, candidates, twice)
+            levels.append(choice.judged(level, self.confidence))
         values = choice.chosen(levels, self.current)
         known = built.knowledge(self.context).knows_key(SCHEDULE)
         return {
             "release": self.context.release.release,
             "current": self.current,
             "beside": self.beside,
-            "requests": self.requests,
+            "rounds": self.rounds,
             "confidence": self.confidence,
             "levels": levels,
             "failed": [{"value": value, "why": why} for value, why in self.failed.items()],
-            "other_tokens": others,
             "chosen": [{"concurrency": c, "value": value} for c, value in values.items()],
             "propose": choice.proposal(values, self.current, bool(known)),
             "profile": self.context.wanted.profile.name,
         }
-
-    def _served_tokens(self) -> Counters | None:
-        """What the serving release has counted, where it runs beside the candidates."""
-        if not self.beside:
-            return None
-        with suppress(RemoteError), open_client(self.context) as client:
-            return load.read_counters(client)
-        return None
 
     def _undecided(self, what: str, why: str) -> Undecided:
         host = self.context.wanted.host.name
@@ -179,11 +190,3 @@ def with_tokens(argv: Sequence[str], tokens: int, current: bool) -> list[str]:
     document.pop(SCHEDULE, None)
     made[at] = json.dumps(document)
     return made
-
-
-def _meanwhile(before: Counters | None, after: Counters | None) -> int | None:
-    """Tokens that the serving release made for its clients; None where that is not known."""
-    with suppress(Restarted):
-        if before is not None and after is not None:
-            return difference(before, after).generation_tokens
-    return None

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TypeVar
 
 RESAMPLES = 2000
 
@@ -57,6 +58,8 @@ def ratio_interval(
     return Interval(_quantile(values, tail), _quantile(values, 1 - tail), confidence, len(ratios))
 
 
+Item = TypeVar("Item")
+
 Pair = tuple[Ratio, Ratio]
 """One prompt's shares of two pooled ratios."""
 
@@ -69,43 +72,31 @@ def difference_interval(
     Prompts are drawn with both of their shares, so that what is easy or hard about a prompt
     stands on both sides. None for fewer than two that say something on both.
     """
-    return _of_pairs(difference, pairs, confidence, seed, resamples)
+    pairs = [pair for pair in pairs if pair[0][1] > 0 and pair[1][1] > 0]
+    return resampled(difference, pairs, confidence, seed, resamples)
 
 
-def lead_interval(
-    pairs: Sequence[Pair], confidence: float, seed: int, resamples: int = RESAMPLES
-) -> Interval | None:
-    """The interval of `lead`; prompts are drawn as for a difference. A second ratio's numerators
-    must be above 0."""
-    return _of_pairs(lead, pairs, confidence, seed, resamples)
-
-
-def _of_pairs(
-    of: Callable[[Sequence[Pair]], float],
-    pairs: Sequence[Pair],
+def resampled(
+    of: Callable[[Sequence[Item]], float],
+    items: Sequence[Item],
     confidence: float,
     seed: int,
-    resamples: int,
+    resamples: int = RESAMPLES,
 ) -> Interval | None:
-    pairs = [pair for pair in pairs if pair[0][1] > 0 and pair[1][1] > 0]
-    if len(pairs) < 2:
+    """The interval of a figure of some items that are drawn again, with replacement; None for
+    fewer than two."""
+    if len(items) < 2:
         return None
     draw = random.Random(seed)
-    values = sorted(of(draw.choices(pairs, k=len(pairs))) for _ in range(resamples))
-    tail = expanded_tail(confidence, len(pairs))
-    return Interval(_quantile(values, tail), _quantile(values, 1 - tail), confidence, len(pairs))
+    values = sorted(of(draw.choices(items, k=len(items))) for _ in range(resamples))
+    tail = expanded_tail(confidence, len(items))
+    return Interval(_quantile(values, tail), _quantile(values, 1 - tail), confidence, len(items))
 
 
 def difference(pairs: Sequence[Pair]) -> float:
     """One pooled ratio less the other."""
     ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
     return _pooled(ours) - _pooled(theirs)
-
-
-def lead(pairs: Sequence[Pair]) -> float:
-    """How far one pooled ratio is above the other, as a share of that: 0.25 is a quarter more."""
-    ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
-    return _pooled(ours) / _pooled(theirs) - 1
 
 
 def _pooled(ratios: Sequence[Ratio]) -> float:

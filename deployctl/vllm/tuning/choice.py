@@ -1,8 +1,9 @@
 """From measured candidates to a choice at each concurrency, and to what to set. Pure.
 
-A candidate is a number of draft tokens, 0 for no speculation. The serving one, `current`, is
-measured first and once more at the end: what it differs from itself (`drift`) comes from the
-machine, and a lead below that does not justify a change.
+A candidate is a number of draft tokens, 0 for no speculation; `current` is the serving one. Beside
+what serves, each round of a candidate is compared with one of what serves, asked right before or
+after. In its place the current value is measured first and once more at the end: what it differs
+from itself (`drift`) comes from the machine, and a lead below that does not justify a change.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Level:
-    """What was measured at one concurrency; `again` is the current value's second measurement,
-    None where there is none."""
+    """What was measured at one concurrency, the current value among the candidates; `again` is its
+    second measurement, None where there is none."""
 
     concurrency: int
     current: int
@@ -59,11 +60,12 @@ def judged(level: Level, confidence: float) -> dict[str, Any]:
     if level.again is not None:
         drift = speeds.lead(level.again, series[level.current])
         series[level.current] = speeds.together(series[level.current], level.again)
+    base = series[level.current]
     ended = [one.value for one in level.candidates if not one.stopped]
-    best = max(ended, key=lambda value: speeds.speed(series[value], level.concurrency) or 0.0)
+    best = max(ended, key=lambda value: speeds.lead(series[value], base))
     each = speeds.shared(confidence, len(series) - 1)
     behind = {value: _lead(one, series[best], each) for value, one in series.items()}
-    others = sorted((v for v in series if v != best), key=lambda v: -(behind[v]["share"] or 0.0))
+    others = sorted((value for value in series if value != best), key=lambda v: -behind[v]["share"])
     gain = None if best == level.current else _lead(series[best], series[level.current], each)
     found = [_candidate(one, series[one.value], level, confidence) for one in _in(level)]
     return {
@@ -127,9 +129,12 @@ def _in(level: Level) -> list[Candidate]:
 def _candidate(one: Candidate, series: Series, level: Level, confidence: float) -> dict[str, Any]:
     return {
         "value": one.value,
-        "tokens_per_second": speeds.speed(series, level.concurrency),
-        "interval": _interval(speeds.speed_interval(series, level.concurrency, confidence)),
-        "requests": len(speeds.answered(one.series)),
+        "tokens_per_second": speeds.speed(series.own, level.concurrency),
+        "interval": _interval(speeds.speed_interval(series.own, level.concurrency, confidence)),
+        "serving_tokens_per_second": speeds.speed(series.reference, level.concurrency)
+        if series.reference
+        else None,
+        "rounds": len(one.series.own),
         "mean_acceptance_length": one.length,
         "stopped_early": one.stopped,
     }

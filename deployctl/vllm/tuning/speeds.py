@@ -1,10 +1,15 @@
 """Speeds of two servers on the same requests, compared. Pure.
 
-Each request of a candidate is a sample: its tokens and its seconds. At a concurrency of c the speed
-is c times all tokens over all seconds of requests, in tokens per second: the speed while c requests
-are in flight. A request's own length and difficulty are the same for every candidate, so two
-candidates are compared on the requests that both answered, drawn again as pairs
-(`acceptance.interval`).
+A round is as many requests as the concurrency, sent at once. Each round of a candidate is a sample:
+the tokens of its answers, and the seconds of its requests added up. At a concurrency of c the
+speed is c times all tokens over all these seconds, in tokens per second: the speed while c requests
+are in flight.
+
+How long the answers are, and how well they are drafted, is the same for every candidate; how fast
+the machine is at a moment is not. Where a server runs that does not change meanwhile (what serves),
+it is asked each round as well, right before or after: its samples are the candidate's `reference`.
+Candidates are compared by what they are above their references, round by round, and the rounds are
+drawn again to get an interval (`acceptance.interval`).
 """
 
 from __future__ import annotations
@@ -13,70 +18,90 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deployctl.vllm.acceptance import interval
-from deployctl.vllm.acceptance.interval import Interval, Pair
-from deployctl.vllm.acceptance.sequential import FIRST_LOOK, confidence_at
+from deployctl.vllm.acceptance.interval import Interval
+from deployctl.vllm.acceptance.sequential import confidence_at
 
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One answered request: the tokens of its answer, and the seconds until its end."""
+    """One round: the tokens of its answers, and the seconds of its requests added up."""
 
     tokens: int
     seconds: float
 
 
-Series = Sequence[Sample | None]
-"""The samples of one candidate, by request; None where a request failed. One that was stopped
-early has fewer."""
+NOTHING = Sample(1, 1.0)
+"""In place of a reference that was not measured: it changes no quotient."""
 
 
-def answered(series: Series) -> list[Sample]:
-    """The samples that count: a request without tokens or time says nothing."""
-    return [one for one in series if one is not None and one.tokens > 0 and one.seconds > 0]
+@dataclass(frozen=True)
+class Series:
+    """The rounds of one candidate in order, and the same rounds of what serves, asked beside each;
+    no reference where nothing serves meanwhile. One that was stopped early has fewer."""
+
+    own: Sequence[Sample]
+    reference: Sequence[Sample] = ()
+
+    def rounds(self) -> list[tuple[Sample, Sample]]:
+        """Each round with its reference."""
+        return list(zip(self.own, self.reference or [NOTHING] * len(self.own), strict=True))
 
 
-def speed(series: Series, concurrency: int) -> float | None:
-    """Tokens per second; None without a sample."""
-    samples = answered(series)
-    seconds = sum(one.seconds for one in samples)
-    return concurrency * sum(one.tokens for one in samples) / seconds if samples else None
+Quad = tuple[tuple[Sample, Sample], tuple[Sample, Sample]]
 
 
-def speed_interval(series: Series, concurrency: int, confidence: float) -> Interval | None:
-    """The interval of a speed, in tokens per second; None for fewer than two samples."""
-    ratios = [(concurrency * one.tokens, one.seconds) for one in answered(series)]
+def rate(samples: Sequence[Sample]) -> float:
+    """Tokens per second of one request at a time."""
+    return sum(one.tokens for one in samples) / sum(one.seconds for one in samples)
+
+
+def speed(samples: Sequence[Sample], concurrency: int) -> float:
+    """Tokens per second while that number of requests is in flight."""
+    return concurrency * rate(samples)
+
+
+def speed_interval(
+    samples: Sequence[Sample], concurrency: int, confidence: float
+) -> Interval | None:
+    """The interval of a speed, in tokens per second; None for fewer than two rounds."""
+    ratios = [(concurrency * one.tokens, one.seconds) for one in samples]
     return interval.ratio_interval(ratios, confidence, SEED)
 
 
-def pairs(ours: Series, theirs: Series) -> list[Pair]:
-    """Both samples of each request that both have answered."""
-    return [
-        ((one.tokens, one.seconds), (other.tokens, other.seconds))
-        for one, other in zip(ours, theirs, strict=False)
-        if one is not None and other is not None and answered((one, other)) == [one, other]
-    ]
-
-
-def lead(ours: Series, theirs: Series) -> float | None:
-    """How much faster one is than the other, as a share (0.25: a quarter); None without a
-    request that both answered."""
-    both = pairs(ours, theirs)
-    return interval.lead(both) if both else None
+def lead(ours: Series, theirs: Series) -> float:
+    """How much faster one is than the other, as a share (0.25: a quarter), over the rounds that
+    both have."""
+    return _lead(_both(ours, theirs))
 
 
 def lead_interval(ours: Series, theirs: Series, confidence: float) -> Interval | None:
-    """The interval of a lead; None for fewer than two requests that both answered."""
-    return interval.lead_interval(pairs(ours, theirs), confidence, SEED)
+    """The interval of a lead; None for fewer than two rounds that both have."""
+    return interval.resampled(_lead, _both(ours, theirs), confidence, SEED)
 
 
-def together(first: Series, second: Series) -> list[Sample | None]:
-    """Two measurements of the same candidate as one: tokens and seconds of each request added."""
-    return [
-        Sample(one.tokens + other.tokens, one.seconds + other.seconds) if one and other else None
-        for one, other in zip(first, second, strict=False)
-    ]
+def _both(ours: Series, theirs: Series) -> list[Quad]:
+    return list(zip(ours.rounds(), theirs.rounds(), strict=False))
+
+
+def _lead(quads: Sequence[Quad]) -> float:
+    above = [_above([quad[side] for quad in quads]) for side in (0, 1)]
+    return above[0] / above[1] - 1
+
+
+def _above(rounds: Sequence[tuple[Sample, Sample]]) -> float:
+    return rate([own for own, _ in rounds]) / rate([reference for _, reference in rounds])
+
+
+def together(first: Series, second: Series) -> Series:
+    """Two measurements of the same candidate as one: tokens and seconds of each round added."""
+    return Series(
+        [
+            Sample(one.tokens + other.tokens, one.seconds + other.seconds)
+            for one, other in zip(first.own, second.own, strict=False)
+        ]
+    )
 
 
 def shared(confidence: float, comparisons: int) -> float:
@@ -85,19 +110,8 @@ def shared(confidence: float, comparisons: int) -> float:
     return 1 - (1 - confidence) / max(1, comparisons)
 
 
-def looks(requests: int, concurrency: int) -> list[int]:
-    """After how many requests a candidate is looked at: whole rounds of the concurrency, doubled
-    each time, and all requests at the end."""
-    look = -(-FIRST_LOOK // concurrency) * concurrency
-    planned = []
-    while look < requests:
-        planned.append(look)
-        look *= 2
-    return [*planned, requests]
-
-
-def cannot_win(ours: Series, leader: Series, requests: int, confidence: float) -> bool:
+def cannot_win(ours: Series, leader: Series, rounds: int, confidence: float) -> bool:
     """Whether a candidate is slower than the fastest one so far, by an interval that a look before
     the last one takes ten times stricter (Haybittle and Peto, `acceptance.sequential`)."""
-    found = lead_interval(ours, leader, confidence_at(len(ours), requests, confidence))
+    found = lead_interval(ours, leader, confidence_at(len(ours.own), rounds, confidence))
     return found is not None and found.high < 0

@@ -13,54 +13,61 @@ from deployctl.steps.measuring import tuned
 from deployctl.steps.measuring.tuning import with_tokens
 from deployctl.vllm.tuning import choice, race, speeds
 from deployctl.vllm.tuning.choice import Candidate, Level
-from deployctl.vllm.tuning.speeds import Sample
+from deployctl.vllm.tuning.speeds import Sample, Series
 
-REQUESTS = 32
+ROUNDS = 24
 
 
-def series(rate: float, seed: int, count: int = REQUESTS, noise: float = 0.1) -> list[Sample]:
+def series(
+    rate: float, seed: int, count: int = ROUNDS, slow: Sequence[float] = (), beside: float = 0
+) -> Series:
     """Answers at about `rate` tokens per second. Lengths are the prompts' own; `seed` is the
-    noise's."""
+    noise's. `slow` is how much slower the machine is in each round, for the reference as well,
+    which runs at `beside`."""
     lengths, draw = random.Random(1), random.Random(seed)
-    found = []
-    for _ in range(count):
+    own, reference = [], []
+    for number in range(count):
         tokens = lengths.randint(50, 400)
-        found.append(Sample(tokens, tokens / rate * (1 + draw.uniform(-noise, noise))))
-    return found
+        now = slow[number] if slow else 1.0
+        own.append(Sample(tokens, now * tokens / rate * draw.uniform(0.9, 1.1)))
+        if beside:
+            reference.append(Sample(tokens, now * tokens / beside * draw.uniform(0.9, 1.1)))
+    return Series(own, reference)
 
 
 def test_a_speed_is_tokens_over_seconds_times_what_is_in_flight() -> None:
-    samples = [Sample(100, 2.0), Sample(300, 2.0), None]
+    samples = [Sample(100, 2.0), Sample(300, 2.0)]
     assert speeds.speed(samples, 1) == 100.0
     assert speeds.speed(samples, 4) == 400.0
-    assert speeds.speed([None], 1) is None and speeds.speed([Sample(0, 1.0)], 1) is None
     found = speeds.speed_interval(samples, 1, 0.95)
     assert found is not None and 50 <= found.low < 100 < found.high <= 150
 
 
-def test_a_lead_is_of_the_requests_that_both_answered() -> None:
-    ours = [Sample(100, 1.0), None, Sample(100, 1.0)]
-    theirs = [Sample(100, 2.0), Sample(100, 0.1), Sample(100, 2.0), Sample(100, 9.0)]
+def test_a_lead_is_of_the_rounds_that_both_have() -> None:
+    ours = Series([Sample(100, 1.0), Sample(100, 1.0)])
+    theirs = Series([Sample(100, 2.0), Sample(100, 2.0), Sample(100, 9.0)])
     assert speeds.lead(ours, theirs) == 1.0
-    assert speeds.lead([None], theirs) is None
-    assert speeds.lead_interval(ours[:1], theirs, 0.95) is None
+    assert speeds.lead_interval(Series(ours.own[:1]), theirs, 0.95) is None
 
 
-@pytest.mark.parametrize("concurrency", [1, 4, 5, 16, 64])
-def test_looks_are_whole_rounds(concurrency: int) -> None:
-    found = speeds.looks(REQUESTS, concurrency)
-    assert found[-1] == REQUESTS and found == sorted({*found})
-    assert all(look % concurrency == 0 and look >= 12 for look in found[:-1])
+def test_a_machine_that_slows_down_changes_no_lead() -> None:
+    """Asked while the machine was four times as slow, the faster one is found all the same."""
+    draw = random.Random(5)
+    slow = [draw.uniform(3, 5) for _ in range(ROUNDS)]
+    faster, slower = series(130, 1, slow=slow, beside=100), series(110, 2, beside=100)
+    assert speeds.rate(faster.own) < speeds.rate(slower.own)
+    found = speeds.lead_interval(faster, slower, 0.98)
+    assert found is not None and 0 < found.low < 130 / 110 - 1 < found.high
 
 
 def test_who_is_as_fast_is_rarely_stopped_and_who_is_slower_is() -> None:
     stopped = [
-        speeds.cannot_win(series(100, seed, 12), series(100, seed + 500), REQUESTS, 0.95)
+        speeds.cannot_win(series(100, seed, 12), series(100, seed + 500), ROUNDS, 0.95)
         for seed in range(100)
     ]
     assert sum(stopped) <= 3
     slower = [
-        speeds.cannot_win(series(80, seed, 12), series(100, seed + 500), REQUESTS, 0.95)
+        speeds.cannot_win(series(80, seed, 12), series(100, seed + 500), ROUNDS, 0.95)
         for seed in range(20)
     ]
     assert sum(slower) >= 19
@@ -96,8 +103,8 @@ def test_a_lead_below_the_drift_is_no_reason() -> None:
 def test_one_that_was_stopped_is_compared_on_what_it_answered() -> None:
     """The first requests may be the fast ones: its speed alone would make it the fastest."""
     whole = [Sample(100, 0.5)] * 12 + [Sample(100, 2.0)] * 20
-    early = Candidate(1, [Sample(100, 0.6)] * 12, stopped=True)
-    found = choice.judged(Level(1, 7, [Candidate(7, whole), early]), 0.95)
+    early = Candidate(1, Series([Sample(100, 0.6)] * 12), stopped=True)
+    found = choice.judged(Level(1, 7, [Candidate(7, Series(whole)), early]), 0.95)
     assert found["best"] == 7 and found["drift"] is None
     assert next(one for one in found["candidates"] if one["value"] == 1)["behind"]["share"] < 0
 
@@ -141,10 +148,10 @@ def test_the_current_value_stays_where_no_change_is_certain() -> None:
 
 
 def test_the_leader_was_measured_to_the_end() -> None:
-    fast = Candidate(1, [Sample(100, 0.1)], stopped=True)
-    slow = Candidate(3, [Sample(100, 1.0)])
-    assert race.fastest([fast, slow], 1) == slow.series
-    assert race.fastest([fast], 1) is None
+    base, fast, slow = (Series([Sample(100, seconds)]) for seconds in (0.5, 0.1, 1.0))
+    candidates = [Candidate(1, fast, stopped=True), Candidate(3, slow)]
+    assert race.fastest(candidates, base) is base
+    assert race.fastest([Candidate(1, fast)], base) is fast
 
 
 def test_the_command_line_with_another_number() -> None:
@@ -165,13 +172,11 @@ def test_the_lines_name_the_winner_its_gain_and_what_to_set() -> None:
         "profile": "mine",
         "levels": levels,
         "failed": [{"value": 16, "why": "the server did not start\nmore"}],
-        "other_tokens": 12,
         "chosen": [{"concurrency": 1, "value": 5}, {"concurrency": 4, "value": 7}],
         "propose": [],
     }
     text = "\n".join(tuned.lines(evidence))
     assert "16 draft tokens: not measured: the server did not start\n" in text
-    assert "12 tokens for its clients" in text
     assert "5 draft tokens for 1 at once, 7 draft tokens for 4 at once" in text
     said = tuned.sentence(evidence)
     assert "1 at once: 5 draft tokens is fastest, +" in said
