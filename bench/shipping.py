@@ -4,7 +4,9 @@
 
 Every host is an sshd of its own on this machine, with a root of its own; the folder is of noise, as
 wheels and weights are. Compared are scp to one host after the other, scp to all at once, and a
-shipment (checksums and all), in turn; medians. Prints one JSON document.
+shipment (checksums and all), in turn; medians. Then a shipment is cut in the middle, at all hosts,
+one byte of what has come to the first host is changed, and the rest is sent: only what is missing
+travels, the damaged piece among it. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -24,11 +27,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from deployctl.agent.shipping.pieces import PIECE
 from deployctl.config.host import HostSettings
 from deployctl.hosts.session import Session
-from deployctl.hosts.shipping.parties import Party, Receiver
+from deployctl.hosts.shipping.parties import Party, Receiver, Tell
 from deployctl.hosts.shipping.shipment import Shipment
 from deployctl.hosts.transports import transport
+from tests.hosts.lab import processes
 from tests.hosts.lab.sshd import Sshd
 
 FOLDER = "@/models/bench"
@@ -40,6 +45,8 @@ class Fleet:
 
     def __init__(self, directory: Path, hosts: int, megabytes: int) -> None:
         self.directory = directory
+        self.size = megabytes * 1_000_000
+        self.lost: list[Receiver] = []
         self.sshds = []
         for number in range(hosts):
             (directory / f"host{number}").mkdir()
@@ -63,6 +70,10 @@ class Fleet:
             yield Party(host, session, "127.0.0.1")
 
     def ship(self, way: str) -> None:
+        receivers = self.sent(way)
+        assert [one.failure for one in receivers] == [None] * len(receivers)
+
+    def sent(self, way: str, tell: Tell = lambda receiver, count: None) -> list[Receiver]:
         with ExitStack() as stack:
             here = {"name": "here", "local": True}
             source = stack.enter_context(self.party(here, self.directory / "source"))
@@ -74,8 +85,42 @@ class Fleet:
                 for number, server in enumerate(self.sshds)
                 for name in [f"host{number}"]
             ]
-            Shipment(source, FOLDER, receivers, way).run()
-            assert [one.failure for one in receivers] == [None] * len(receivers)
+            Shipment(source, FOLDER, receivers, way, tell=tell).run()
+            return receivers
+
+    def cut_and_resumed(self, way: str) -> dict[str, object]:
+        """What came until all connections were killed, and what the rest took; one byte at the
+        first host is another one when it begins."""
+        half = self.size * len(self.sshds) // 2
+        came = 0
+
+        def cut(receiver: Receiver, count: int) -> None:
+            nonlocal came
+            came += count
+            if came >= half:
+                for server in self.sshds:
+                    for pid in server.sessions():
+                        processes.send(pid, signal.SIGKILL)
+
+        before = seconds(lambda: self.lost.extend(self.sent(way, cut)))
+        assert all(one.failure is not None for one in self.lost), "it was not cut"
+        part = next(self.root("host0").glob("models/bench.incoming/part*"))
+        with part.open("r+b") as file:
+            byte = file.read(1)
+            file.seek(0)
+            file.write(bytes([byte[0] ^ 1]))
+        again: list[Receiver] = []
+        after = seconds(lambda: again.extend(self.sent(way)))
+        assert [one.failure for one in again] == [None] * len(again)
+        whole = (self.folder / part.name).read_bytes()
+        assert (self.root("host0") / "models/bench" / part.name).read_bytes() == whole
+        return {
+            "way": way,
+            "until_cut": round(before, 2),
+            "rest": round(after, 2),
+            "pieces_kept": [one.kept for one in again],
+            "pieces": -(-self.size // PIECE),
+        }
 
     def root(self, name: str) -> Path:
         return self.directory / name / "root"
@@ -139,6 +184,8 @@ def main() -> None:
                 for name, work in ways.items():
                     fleet.clear()
                     took[name].append(seconds(work))
+            fleet.clear()
+            resumed = fleet.cut_and_resumed("controller")
         finally:
             for server in fleet.sshds:
                 server.stop()
@@ -151,6 +198,7 @@ def main() -> None:
                 "megabytes": given.megabytes,
                 "load": os.getloadavg()[0],
                 "seconds": {name: round(value, 2) for name, value in medians.items()},
+                "cut_in_the_middle": resumed,
                 "ratio": {name: round(value / base, 2) for name, value in medians.items()},
             },
             indent=1,

@@ -82,6 +82,11 @@ class GroupSettings(Settings):
         key = "master_port" if self.engine == "nodes" else "ray.port"
         return {key: meets, "watch_port": self.watch_port}
 
+    @property
+    def tried_ports(self) -> list[int]:
+        """Ports of every host that tell whether the others reach those that the profile names."""
+        return [*self.ray.span] if self.engine == "ray" else []
+
 
 def reserved(args: Mapping[str, Any]) -> tuple[str, str] | None:
     """The first option of `serve.args` that does not go with a group, and what to do instead."""

@@ -185,6 +185,14 @@ class Profile(Settings):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise misfit(("hosts",), f"hosts named twice: {', '.join(twice)}")
+        here = [index for index, host in enumerate(self.hosts) if host.local]
+        if len(here) > 1:
+            first, second = (self.hosts[index].name for index in here[:2])
+            said = (
+                f"{second} and {first} are both this machine, where one port, {self.serve.port},"
+                " serves one of them: name it once; replicas.per_host puts several servers on it"
+            )
+            raise misfit(("hosts", here[1]), said)
         if self.group is not None:
             self._one_over_all(self.group)
         self._whole = tuple(self.hosts)

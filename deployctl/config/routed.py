@@ -75,6 +75,15 @@ def address_of(host: HostSettings, at: HostSettings, serve: ServeSettings) -> st
     return host.address or (host.ssh.address if host.ssh else None)
 
 
+def is_open(address: str) -> bool:
+    """Whether what listens there may be reached from outside a private network."""
+    try:
+        found = ipaddress.ip_address(address.strip("[]"))
+    except ValueError:
+        return not is_loopback(address)
+    return found.is_unspecified or found.is_global
+
+
 def is_loopback(address: str) -> bool:
     """Whether only the host itself reaches what listens there."""
     try:

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from deployctl.config.base import Duration, Settings
+from deployctl.config.base import Duration, Settings, misfit
+from deployctl.config.suggest import did_you_mean
 
 ROUTER_VERSION = "0.1.17"
 """The vllm-router that this version of deployctl was tried with."""
+POLICIES = {
+    ("vllm-router", ROUTER_VERSION): (
+        "cache_aware",
+        "power_of_two",
+        "round_robin",
+        "random",
+        "consistent_hash",
+        "sticky_least_loaded",
+        "kv_aware",
+    )
+}
+"""What `vllm-router --help` of a version lists for `--policy`; others are asked when they start."""
 
 
-def _share(value: Any) -> Any:
-    if isinstance(value, bool) or (isinstance(value, int) and value < 1):
-        raise ValueError("give a number of replicas from 1 on, or a share such as 25%")
-    if isinstance(value, str) and not re.fullmatch(r"[1-9][0-9]?%|100%", value):
-        raise ValueError("give a number of replicas from 1 on, or a share such as 25%")
-    return value
+def _share(value: Any, least: int = 1) -> Any:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    share = isinstance(value, str) and re.fullmatch(r"[0-9]|[1-9][0-9]|100", value.rstrip("%"))
+    if whole or (share and value.endswith("%") and (least == 0 or value != "0%")):
+        return value
+    raise ValueError(f"give a number of replicas from {least} on, or a share such as 25%")
+
+
+def _share_or_none(value: Any) -> Any:
+    return _share(value, least=0)
 
 
 class ReplicasSettings(Settings):
@@ -42,6 +60,13 @@ class RouterHealthSettings(Settings):
     failures: int = Field(default=2, ge=1)
     """Failed checks in a row after which a replica gets no requests."""
 
+    @field_validator("interval", "timeout")
+    @classmethod
+    def _whole_seconds(cls, value: float) -> float:
+        if value != int(value):
+            raise ValueError(f"the router counts whole seconds: write {int(value) or 1}s")
+        return value
+
 
 class RouterSettings(Settings):
     """What clients ask: one address before all replicas."""
@@ -64,11 +89,32 @@ class RouterSettings(Settings):
     """The port of its Prometheus metrics, on the loopback address."""
     policy: str = "cache_aware"
     """How it chooses a replica: cache_aware, power_of_two, round_robin, random, consistent_hash,
-    …"""
+    sticky_least_loaded or kv_aware; another version of the router may know others."""
     version: str = Field(default=ROUTER_VERSION, pattern=r"^[0-9][0-9A-Za-z.+-]*$")
     """The version to install from the package index."""
     health: RouterHealthSettings = RouterHealthSettings()
     """When the router leaves a replica out."""
+
+    @field_validator("address")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        if value == "localhost":
+            return value
+        try:
+            ip_address(value.strip("[]"))
+        except ValueError:
+            said = "give an IP address of that host, 0.0.0.0 for all of them, or 127.0.0.1"
+            raise ValueError(said) from None
+        return value
+
+    @model_validator(mode="after")
+    def _known_policy(self) -> Self:
+        known = POLICIES.get((self.engine, self.version), ())
+        if known and self.policy not in known:
+            near = did_you_mean(self.policy, known)
+            said = f"{self.engine} {self.version} knows {', '.join(known)}{near}"
+            raise misfit(("policy",), said)
+        return self
 
     @property
     def listens(self) -> tuple[str, int]:
@@ -84,6 +130,9 @@ class RollSettings(Settings):
     at_once: Annotated[int | str, BeforeValidator(_share)] = 1
     """Replicas that switch at the same time: a number, or a share of all such as 25%. At least
     one that serves is left alone, where there are several."""
+    tolerate: Annotated[int | str, BeforeValidator(_share_or_none)] = "25%"
+    """Replicas, or a share of all, that may fail before they switch (unreachable, disk full, wrong
+    driver): they are left out, and the others roll. With more of them none switches."""
     wait: Duration = 0.0
     """Pause between the replicas that have switched and the next ones."""
     on_failure: Literal["back", "stop"] = "stop"

@@ -32,9 +32,23 @@ def meaning(document: Mapping[str, Any]) -> str:
         return f"deployed: {_release(hosts)} {_proof(_names(hosts))}"
     if outcome == "changed" and (done := _last(_names(hosts), "done")):
         return f"done: {done}"
+    if outcome == "failed" and len(hosts) > 1:
+        return _partly(hosts)
     if outcome == "interrupted" and any(host["restored"] for host in hosts):
         return "interrupted, and the previous release was restored"
     return OUTCOMES.get(outcome, str(outcome))
+
+
+def _partly(hosts: Sequence[Mapping[str, Any]]) -> str:
+    """What failed on some hosts of several, and what came of the others."""
+    failed = [host["host"] for host in hosts if host.get("error")]
+    done = [host for host in hosts if not host.get("error") and not host.get("held_back")]
+    changed = sum(1 for host in done if host.get("changed"))
+    said = f"failed on {len(failed)} of {len(hosts)} hosts: {', '.join(failed)}"
+    if not done:
+        return said
+    others = {len(done): "the others were done", 0: "the others were unchanged"}
+    return f"{said}; {others.get(changed, f'{changed} of the others were changed')}"
 
 
 def now_serving(host: Mapping[str, Any]) -> str:

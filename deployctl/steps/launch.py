@@ -86,7 +86,8 @@ class LaunchStep(Step):
         why = unit["state"] if runs is None else ""
         if runs == release:
             why = wanted.restart or "asked for" if restart else other or "it is not supervised"
-        return Plan("change", (Change("server", runs, release, why),))
+        changes = (Change("server", runs, release, why), *ray.planned(wanted))
+        return Plan("change", changes)
 
     def warm_up(self, context: Context) -> None:
         evidence: Evidence = {}

@@ -10,6 +10,11 @@ Role = Literal["server", "head", "worker", "router"]
 """What a placement is to its group: it serves alone, leads or joins others, or routes to them."""
 
 
+TOGETHER = "all ranks of a group end together"
+SEE = "see the failure of that rank"
+"""Why a rank failed that another one has taken along, and what to do then."""
+
+
 @dataclass(frozen=True)
 class Member:
     """One rank of a group; `hosts`, `addresses` and `interfaces` are in the order of the ranks, an
@@ -49,6 +54,16 @@ class PeerFailed(Exception):
         super().__init__(f"{host}: {why}" if not why.startswith(host) else why)
         self.host = host
         self.why = why
+
+    @property
+    def words(self) -> str:
+        """Its failure, where its host is named besides."""
+        return self.why.removeprefix(f"{self.host}: ")
+
+
+def first_to_fail(member: Member, error: PeerFailed) -> str:
+    """The rank that failed before others did, with its own words."""
+    return f"{member.named(member.hosts.index(error.host))} failed first: {error.words}"
 
 
 class Peers(Protocol):

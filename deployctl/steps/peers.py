@@ -6,13 +6,14 @@ each other wait and log nothing.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployctl.agent.wire.ranks import Answered, Reached
 from deployctl.errors import StagingFailed
-from deployctl.hosts.operations import models, network, ranks
+from deployctl.hosts.operations import files, models, network, ranks
 from deployctl.hosts.stream import Stream
 from deployctl.steps import facts
 from deployctl.steps.builds.environments import sealed
@@ -122,9 +123,9 @@ class PeersStep(Step):
         assert member is not None, "this step is of groups alone"
         place(self, context)
         token = secrets.token_hex(8)
-        ports = [0] * RANDOM
+        group = group_of(context.wanted)
+        ports = [*group.tried_ports, *[0] * RANDOM]
         if member.rank == 0:
-            group = group_of(context.wanted)
             ports = [*group.own_ports.values(), *ports]
         address = member.address
         stream = context.session.stream(ranks.answer, address=address, ports=ports, token=token)
@@ -178,7 +179,8 @@ class PeersStep(Step):
         others = strangers(holders, unit)
         if watches or (holders["holders"] and not others):
             return port
-        named = group_of(context.wanted).own_ports
+        group = group_of(context.wanted)
+        named = [*group.own_ports, *(["ray.ports"] if group.tried_ports else [])]
         who = ", ".join(f"PID {one['pid']} ({one['command'] or one['comm']})" for one in others)
         raise self.fail(
             context,
@@ -194,6 +196,7 @@ def parts(context: Context) -> dict[str, Any]:
     release = context.release
     found: dict[str, Any] = {
         "environment": release.environment_key,
+        "Python": _python(context),
         "packages": _packages(context),
         "release": release.release,
         "drafter's source": sources.drafter_identity(wanted, answers),
@@ -216,6 +219,15 @@ def _packages(context: Context) -> dict[str, str]:
     before = (seal.get("evidence") or {}).get(VerifyStep.name) or {}
     evidence = context.evidence.get(VerifyStep.name) or before
     return dict(evidence.get("packages") or before.get("packages") or {})
+
+
+def _python(context: Context) -> str:
+    """The environment's Python to its patch version, which Ray compares as well; empty where the
+    environment does not state it."""
+    path = f"{context.release.environment}/pyvenv.cfg"
+    text = context.session.call(files.read, path=path)["text"] or ""
+    found = re.search(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _driver(answers: Answers) -> list[str]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 from deployctl.agent.wire.answers import Disk
 from deployctl.agent.wire.builds import Tools
-from deployctl.agent.wire.gpus import Cuda, Passthrough
 from deployctl.errors import StagingFailed
-from deployctl.hosts import operations
 from deployctl.hosts.operations import files
 from deployctl.hosts.session import Call
 from deployctl.steps import facts
 from deployctl.steps.build import environment_key, sealed
-from deployctl.steps.facts import GPUS, PORT, TOOLS, known_unit
-from deployctl.steps.gpus import compatibility, passthrough, profile_gpus
+from deployctl.steps.facts import PORT, TOOLS, known_unit
+from deployctl.steps.gpus import fitness, profile_gpus
 from deployctl.steps.gpus.finding import Finding, Verdict
 from deployctl.steps.identity import MAIN, full_name
 from deployctl.steps.interface import (
@@ -44,9 +41,6 @@ MEMORY_NEEDED = {"cuda": 8 * GIB, "cpu": 3 * GIB, "empty": GIB}
 """Bytes for the server's processes: measured 2.9 GiB for a tiny model on the CPU."""
 
 DISK = Key[Disk]("preflight.disk")
-HOST = Key[Passthrough]("preflight.host")
-NODE = Key[Passthrough]("preflight.node")
-CUDA = Key[Cuda]("preflight.cuda")
 
 
 class PreflightStep(Step):
@@ -65,15 +59,7 @@ class PreflightStep(Step):
             siblings.question(wanted),
             *profile_gpus.questions(wanted),
         ]
-        if profile_gpus.uses_gpus(wanted):
-            asked += [
-                Question(HOST, Call(operations.passthrough.look)),
-                Question(
-                    CUDA, Call(operations.passthrough.cuda, indices=wanted.profile.serve.gpus)
-                ),
-            ]
-            asked += _node_questions(wanted)
-        return asked
+        return [*asked, *fitness.questions(wanted)]
 
     def plan(self, wanted: Deployment, answers: Answers) -> Plan:
         findings = tuple(findings_of(wanted, answers))
@@ -91,17 +77,6 @@ class PreflightStep(Step):
         return self.plan(context.wanted, context.answers).evidence
 
 
-def _node_questions(wanted: Deployment) -> list[Question[Any]]:
-    container = wanted.host.container
-    if wanted.host.node is None:
-        return []
-    look = operations.passthrough.look
-    call = Call(look) if container is None else Call(look, container=container.id)
-    if container is not None and container.lxc_path:
-        call = Call(look, container=container.id, lxc_path=container.lxc_path)
-    return [Question(NODE, call, where="node")]
-
-
 def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
     """Every finding, in the order in which people read them. Pure."""
     disk = answers.get(DISK)
@@ -113,10 +88,7 @@ def findings_of(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
         yield port(wanted, answers)
     yield from slots(wanted, answers)
     yield from tools(wanted, answers)
-    yield gpus(wanted, answers)
-    yield from gpu_remarks(wanted, answers)
-    if profile_gpus.uses_gpus(wanted):
-        yield from _passthrough(wanted, answers)
+    yield from fitness.findings(wanted, answers, processes_here(wanted.profile))
 
 
 def amount(check: str, measured: int | None, unknown: Unknown | None, needed: int) -> Finding:
@@ -255,72 +227,3 @@ def compiler(wanted: Deployment, found: Tools) -> Iterator[Finding]:
     else:
         say = f"no {name}, and {by} compiles when a server starts; install {packages}"
         yield Finding("compiler", "warning", None, name, say)
-
-
-def gpus(wanted: Deployment, answers: Answers) -> Finding:
-    """GPUs where the deployment runs on them; their absence is fine for any other."""
-    if not profile_gpus.uses_gpus(wanted):
-        return Finding("gpu", "ok", profile_gpus.words(answers), "none")
-    needed = "all of the host's" if wanted.profile.serve.gpus is None else wanted.profile.serve.gpus
-    try:
-        present = answers[GPUS]["present"]
-        found = [
-            f"{gpu['index']}: {gpu['name']}" for gpu in profile_gpus.profile_gpus(wanted, answers)
-        ]
-    except profile_gpus.NoSuchGpu as error:
-        return Finding("gpu", "failed", None, needed, str(error.args[0]))
-    except Unanswered as error:
-        return Finding("gpu", "unknown", None, needed, str(error.args[0]))
-    if not present or not found:
-        words = profile_gpus.words(answers)
-        say = f"no GPU, and build.target is cuda ({words})"
-        return Finding("gpu", "failed", words, needed, say)
-    each = processes_here(wanted.profile)
-    if wanted.member is not None and len(found) < each:
-        say = f"the group has {each} processes on each host, and this one has {len(found)} GPUs"
-        return Finding("gpu", "failed", found, each, say)
-    return Finding("gpu", "ok", found, needed)
-
-
-def gpu_remarks(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
-    """What nvidia-smi complains of about the profile's GPUs: they are known all the same."""
-    with suppress(Unanswered):
-        for remark in profile_gpus.remarks(profile_gpus.profile_gpus(wanted, answers)):
-            yield Finding("gpu", "warning", remark, None, remark)
-
-
-def _minors(wanted: Deployment, answers: Answers) -> frozenset[int] | None:
-    """Which /dev/nvidiaN are the profile's, where that is known."""
-    try:
-        gpus = profile_gpus.profile_gpus(wanted, answers)
-    except Unanswered:
-        return None
-    minors = frozenset(minor for gpu in gpus if (minor := gpu.get("minor")) is not None)
-    return minors if len(minors) == len(gpus) else None
-
-
-def _passthrough(wanted: Deployment, answers: Answers) -> Iterator[Finding]:
-    keys: list[Key[Any]] = [HOST, CUDA, *([NODE] if wanted.host.node is not None else [])]
-    for key in keys:
-        unknown = answers.unknown(key)
-        if unknown:
-            yield Finding("passthrough", "unknown", None, "readable", f"{key}: {unknown.reason}")
-            return
-    host, behind = answers[HOST], wanted.host.node is not None
-    node = answers[NODE] if behind else host
-    yield from passthrough.driver(node)
-    if not passthrough.has_driver(node):
-        return
-    yield from passthrough.nodes(node, "node" if behind else "host")
-    if behind:
-        if wanted.host.container is not None:
-            yield from passthrough.conf(node, _minors(wanted, answers), host)
-        yield from passthrough.nodes(host, "container")
-    yield from passthrough.versions(node, host)
-    yield from compatibility.findings(wanted, answers, host["module"] or node["module"])
-    yield from passthrough.shm(host, processes_here(wanted.profile), behind)
-    conf = node["conf"]
-    conf_path = conf["path"] if conf else "the container's conf"
-    yield from passthrough.cuda(answers[CUDA], conf_path)
-    if answers.unknown(GPUS) is None:
-        yield from passthrough.persistence(answers[GPUS])

@@ -92,6 +92,8 @@ class RouterStep(Step):
         about = siblings.of_unit(wanted, ROUTER)
         if not _wanted_here(wanted):
             stop_unit(session, about)
+            # Its program is not in use any more.
+            session.call(files.write, path=router_file(wanted.profile.name), text="{}\n")
             return
         if not context.answers[INSTALLED]["exists"]:
             self._install(context)
@@ -153,7 +155,7 @@ class RouterStep(Step):
             ],
             stall=600.0,
             limit=INSTALL_LIMIT,
-            label={"router": requirement},
+            label={"router": requirement, "folder": name},
         )
         if state["state"] != "done":
             raise self.fail(

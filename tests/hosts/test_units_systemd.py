@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deployctl.config.host import HostSettings
+from deployctl.config.profile import Profile
+from deployctl.config.router import RouterSettings
 from deployctl.hosts.session import Session
 from deployctl.hosts.transports import transport
+from deployctl.steps.identity import PROXY, ROUTER
+from deployctl.steps.interface import Deployment
+from deployctl.steps.servers import agent_programs
 from tests.hosts.lab.machines import Container
 from tests.hosts.lab.network import Lab
 from tests.hosts.test_units import NAME, state, until
@@ -43,6 +49,74 @@ def start(session: Session, *words: str) -> dict[str, object]:
     argv = ["python3", "-c", SERVER.read_text(), *words]
     found: dict[str, object] = session.call("units.start", **TOY, argv=argv, release="r1")
     return found
+
+
+ROUTER_STAND_IN = """\
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = " ".join(sys.argv[1:]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+HTTPServer(("127.0.0.1", 9001), Handler).serve_forever()
+"""
+"""It answers everything with its command line."""
+
+
+def test_a_router_and_its_proxy_are_services(session: Session, container: Container) -> None:
+    """Each starts at boot; a router that is killed comes back with the replicas in its file."""
+    router = RouterSettings(port=9000, private_port=9001)
+    wanted = routed(router)
+    program = {"argv": ["/usr/bin/python3", "-c", ROUTER_STAND_IN], "option": "--replicas"}
+    listens = {"host": "127.0.0.1", "port": 9000, "target": 9001}
+    for unit, content in ((ROUTER, {**program, "replicas": ["http://a:1"]}), (PROXY, listens)):
+        file = f"@/profiles/{NAME}/{unit}.json"
+        session.call("files.write", path=file, text=json.dumps(content))
+        agent_programs.start(session, wanted, unit, file, unit)
+    services = {unit: f"deployctl-{NAME}:{unit}.service" for unit in (ROUTER, PROXY)}
+    for service in services.values():
+        shown = systemctl(container, "show", service, "--property=ActiveState,UnitFileState")
+        assert "ActiveState=active" in shown and "UnitFileState=enabled" in shown
+        checked = container.run(
+            "systemd-analyze", "verify", f"/etc/systemd/system/{service}", check=False
+        )
+        # It exits with 0 whatever it finds.
+        assert service not in checked.stderr, checked.stderr
+
+    def answer(path: str) -> tuple[int | None, str]:
+        found = session.call("network.http", method="GET", url=f"http://127.0.0.1:9000{path}")
+        return found["status"], found["body"]
+
+    until("an answer through both", lambda: answer("/v1/models") == (200, "--replicas http://a:1"))
+    assert answer("/workers")[0] == 404
+    session.call("units.keep", profile=NAME, unit=ROUTER)
+    changed = {**program, "replicas": ["http://a:1", "http://b:1"]}
+    path = f"@/profiles/{NAME}/router.json"
+    session.call("files.write", path=path, text=json.dumps(changed))
+    pid = session.call("units.state", profile=NAME, unit=ROUTER)["pid"]
+    container.run("kill", "-KILL", str(pid))
+    until("the router with both", lambda: answer("/v1/models")[1].endswith("http://b:1"), 60)
+    for unit, service in services.items():
+        session.call("units.stop", profile=NAME, unit=unit, grace=2)
+        shown = systemctl(container, "show", service, "--property=ActiveState,UnitFileState")
+        assert "ActiveState=inactive" in shown and "UnitFileState=disabled" in shown
+
+
+def routed(router: RouterSettings) -> Deployment:
+    profile = Profile.model_validate(
+        {
+            "name": NAME,
+            "hosts": [{"name": "here", "local": True}],
+            "model": {"path": "/m", "served_name": "toy"},
+            "build": {"source": {"release": "0.32.0"}},
+            "serve": {"port": 8123},
+            "router": router.model_dump(),
+        }
+    )
+    return Deployment(profile, profile.hosts[0])
 
 
 def systemctl(container: Container, *argv: str) -> str:

@@ -21,6 +21,8 @@ NAME = re.compile(r"^[a-z0-9][a-z0-9._-]{0,62}$")
 """What profiles and units may be called."""
 MAIN, FRONT = "server", "front"
 """A profile's own unit, and what leads its clients to one of several."""
+ROUTER = "router"
+"""What clients ask instead of one of several replicas."""
 SLOTS = ("blue", "green")
 PLAIN = re.compile(r"^plain-[0-9a-f]{8}$")
 """Servers without speculation, for as long as something is compared with them."""

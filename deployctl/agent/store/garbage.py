@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..core import layout, trees
 from ..core.atomic_files import read_json
@@ -21,7 +21,7 @@ from .files import ASIDE
 from .release_status import PREPARED
 from .releases import profiles
 
-KINDS = ("caches", "compiled", "environments", "jobs", "models", "shipping", "wheels")
+KINDS = ("caches", "compiled", "environments", "jobs", "models", "routers", "shipping", "wheels")
 
 Inode = Tuple[int, int]
 """device and inode"""
@@ -32,13 +32,14 @@ def inventory(call: Call) -> Inventory:
     `releases` (by id: `sealed` and, until it is launched, `prepared` as Unix times or None,
     `environment`, `models`, `mentions`, `bytes`); `environments`, `jobs`, `models`, `shipping` and
     `wheels` by name with `bytes` (a hard-linked file counts where it is met first) and, for a job,
-    `state` and `label`."""
+    `state` and `label`; `routers` likewise, and `programs`, the paths of those that profiles have
+    or had last."""
     seen: Dict[Inode, bool] = {}
     kept = {
         name: {unit: _unit(call, name, unit, seen) for unit in layout.units(call.root, name)}
         for name in profiles(call)
     }
-    caches, compiled, environments, works, models, shipping, wheels = (
+    caches, compiled, environments, works, models, routers, shipping, wheels = (
         _stored(call, kind, seen) for kind in KINDS
     )
     return {
@@ -48,9 +49,17 @@ def inventory(call: Call) -> Inventory:
         "environments": environments,
         "jobs": {name: _job(call, name, found["bytes"]) for name, found in works.items()},
         "models": models,
+        "routers": routers,
+        "programs": sorted({one for name in kept for one in _programs(call, name)}),
         "shipping": shipping,
         "wheels": wheels,
     }
+
+
+def _programs(call: Call, profile: str) -> Iterator[str]:
+    """The program that a profile's router was started with last."""
+    told = _json(os.path.join(call.profile(profile), layout.ROUTER + ".json")) or {}
+    yield from map(str, (told.get("argv") or ())[:1])
 
 
 def _stored(call: Call, kind: str, seen: Dict[Inode, bool]) -> Dict[str, Stored]:

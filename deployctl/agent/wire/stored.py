@@ -139,6 +139,8 @@ class Inventory(TypedDict):
     environments: Dict[str, Stored]
     jobs: Dict[str, StoredJob]
     models: Dict[str, Stored]
+    routers: Dict[str, Stored]
+    programs: List[str]
     shipping: Dict[str, Stored]
     wheels: Dict[str, Stored]
 

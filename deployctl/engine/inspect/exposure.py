@@ -16,7 +16,7 @@ from deployctl.config.host import HostSettings, SshSettings
 from deployctl.config.marks import trusts_remote_code
 from deployctl.config.playbook import Playbook
 from deployctl.config.profile import Profile
-from deployctl.config.routed import is_loopback
+from deployctl.config.routed import is_loopback, is_open
 from deployctl.errors import HostError
 from deployctl.hosts import ssh_config
 
@@ -159,7 +159,7 @@ def _router(profile: Profile) -> Iterator[str]:
             "router.engine is external: no replica is taken out of it before it stops; requests"
             " under way end within serve.stop_grace, and new ones fail unless it retries them"
         )
-    elif router.private_port is None and not is_loopback(router.address):
+    elif router.private_port is None and is_open(router.address):
         yield (
             f"router.address is {router.address}: whoever reaches port {router.port} of"
             f" {profile.router_host.name} can add and remove replicas, since the router has no key"

@@ -29,7 +29,9 @@ def stop(profile: Profile, job: str) -> dict[str, Any]:
         told = {"was": known[job], "state": ended["state"], "members": ended.get("members", [])}
         return {"job": job, **told}
 
-    hosts = [host for host in fan_out(profile, end) if "job" in host or "error" in host]
+    hosts = [
+        host for host in fan_out(profile.by_machine(), end) if "job" in host or "error" in host
+    ]
     if not hosts:
         at_work = ", ".join(dict.fromkeys(running)) or "none"
         raise UsageError(f"there is no job {job}", next=f"jobs that run: {at_work}")

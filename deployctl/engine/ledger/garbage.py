@@ -82,6 +82,7 @@ def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
     used = {text for facts in staying for text in (*facts["models"], *facts["mentions"])}
     used |= {str(facts["environment"]) for facts in staying}
     at_work = {n: job for n, job in inventory["jobs"].items() if job["state"] == "running"}
+    used |= {*inventory["programs"]}
     running = [job["label"] for job in at_work.values()]
     used |= {str(value) for label in running for value in label.values()}
     names = {part for text in used for part in text.split("/")}
@@ -93,6 +94,7 @@ def doomed(inventory: Inventory, profile: str, keep: int) -> list[Doomed]:
         "caches": inventory["caches"],
         "compiled": inventory["compiled"],
         "shipping": inventory["shipping"],
+        "routers": inventory["routers"],
     }
     for kind, entries in shared.items():
         if kind == "wheels" and any("key" in label for label in running):

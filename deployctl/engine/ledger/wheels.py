@@ -31,7 +31,7 @@ def listing(profile: Profile) -> dict[str, Any]:
             "running": [job["id"] for job in known if job["state"] == "running"],
         }
 
-    return {"schema": SCHEMA, "hosts": fan_out(profile, look)}
+    return {"schema": SCHEMA, "hosts": fan_out(profile.by_machine(), look)}
 
 
 def prune(profile: Profile, limit: int) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def prune(profile: Profile, limit: int) -> dict[str, Any]:
         keep = sorted(users(session))
         return dict(session.call(environment.prune_wheels, limit=limit, keep=keep))
 
-    return {"schema": SCHEMA, "hosts": fan_out(profile, remove)}
+    return {"schema": SCHEMA, "hosts": fan_out(profile.by_machine(), remove)}
 
 
 def users(session: Session) -> dict[str, list[str]]:

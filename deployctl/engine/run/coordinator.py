@@ -37,7 +37,7 @@ from deployctl.engine.run.worker import Worker
 from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.strategies.recreate import Recreate
 from deployctl.engine.strategies.registry import strategy
-from deployctl.errors import DeployError, Interrupted, UsageError
+from deployctl.errors import DeployError, Interrupted, LockHeld, UsageError
 from deployctl.hosts.operations import units
 from deployctl.steps import registry, replicas
 from deployctl.steps.identity import MAIN, replica_unit
@@ -231,7 +231,8 @@ def _host(worker: Worker) -> None:
     worker.meeting.left(record.host, record.error)
     gone = record.error.what if record.error else record.held_back or "it has ended"
     worker.members.left(record.host, gone)
-    worker.turns.ended(record.host, record.error is not None)
+    broken = not isinstance(record.error, LockHeld | Interrupted)
+    worker.turns.ended(record.host, record.error is not None, broken)
     next_steps.complete(record, profile)
     record.ended = True
     worker.listen(events.HostEnded(record))

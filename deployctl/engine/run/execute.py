@@ -39,7 +39,7 @@ from deployctl.steps.interface import (
     Step,
     Unanswered,
 )
-from deployctl.steps.member import NoPeers, PeerFailed, Peers
+from deployctl.steps.member import SEE, TOGETHER, NoPeers, PeerFailed, Peers
 from deployctl.steps.servers.stopping import reachable
 
 
@@ -179,7 +179,8 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
     except ConnectionLost as raised:
         error, evidence, status = raised, {}, "unknown"
     except PeerFailed as raised:
-        error = step.fail(context, "another rank failed", str(raised), "see that rank's failure")
+        what = f"{raised.host} failed first: {raised.words}"
+        error = step.fail(context, what, TOGETHER, SEE)
         evidence, status = {}, "failed"
     except (RemoteError, Unanswered) as raised:
         unanswered = step.fail(context, "the host could not answer", str(raised))

@@ -16,7 +16,7 @@ from deployctl.engine.run.plan import HostPlan, PlannedStep
 from deployctl.errors import NotReady
 from deployctl.steps.facts import RELEASES, known_releases
 from deployctl.steps.interface import SERVICE, Answers, Deployment, Step
-from deployctl.steps.member import PeerFailed
+from deployctl.steps.member import SEE, TOGETHER, PeerFailed
 
 
 def led(members: Members, host: str, answers: Answers) -> tuple[Answers, bool]:
@@ -89,4 +89,5 @@ def goes_back(members: Members, host: str, restores: bool, able: bool) -> bool:
 
 def lost(host: str, step: str, error: PeerFailed) -> NotReady:
     """The failure of a rank that another one has taken with it."""
-    return NotReady(host, step, "another rank failed", str(error), "see that rank's failure")
+    what = f"{error.host} failed first: {error.words}"
+    return NotReady(host, step, what, TOGETHER, SEE)

@@ -11,6 +11,7 @@ from deployctl.config.router import RollSettings
 from deployctl.engine.connections.pool import Slots
 from deployctl.engine.run.placement import Group
 from deployctl.engine.strategies.interface import GroupPlan, Strategy, Wave
+from deployctl.engine.strategies.rolling import share
 
 
 class HeldBack(Exception):
@@ -45,6 +46,7 @@ class Turns:
         self._fail_fast = fail_fast
         self._joined = any(len(group.placements) > 1 for group in groups)
         self._wait = roll.wait if roll else 0.0
+        self._tolerated = share(roll.tolerate, len(groups)) if roll and strategy.together else 0
         self.on_failure = roll.on_failure if roll else "stop"
         self._group = {p.host.name: group.name for group in groups for p in group.placements}
         self._before = _one_before(p.host for group in groups for p in group.placements)
@@ -54,6 +56,9 @@ class Turns:
         self._passed: set[str] = set()
         self._ended: set[str] = set()
         self._failed: list[str] = []
+        self._broken: list[str] = []
+        """Those that failed before they could switch, so that the others may do without them."""
+        self._switched: set[str] = set()
         self._declined = ""
         self._changed = threading.Condition()
         self._waves: tuple[Wave, ...] | None = None
@@ -62,7 +67,7 @@ class Turns:
         """Raise `HeldBack` where no further host is to begin."""
         with self._changed:
             if self._fail_fast:
-                self._check_failed()
+                self._check_failed(self._broken)
 
     def bound(self, moving: bool) -> bool:
         """Whether hosts of this run wait for each other while they hold their locks: for a wave, as
@@ -127,14 +132,14 @@ class Turns:
             self._waiting.add(host)
             self._changed.notify_all()
             cancel.wait_for(self._changed, lambda: self._comes(host))
-            self._check_failed()
-            if self._declined:
-                raise HeldBack(self._declined)
+            self._may_switch(host)
             later = self._wave(host) > 0
         if later and self._wait:
             cancel.sleep(self._wait)
             with self._changed:
-                self._check_failed()
+                self._may_switch(host)
+        with self._changed:
+            self._switched.add(host)
 
     def passed(self, host: str) -> str | None:
         """This host's part is done and has passed: wait for those of all others, with the lock
@@ -162,27 +167,41 @@ class Turns:
         own = self._group[host]
         return next((i + 1 for i, wave in enumerate(self._waves or ()) if own in wave), None)
 
-    def ended(self, host: str, failed: bool) -> None:
-        """This host is done, and takes no part any more."""
+    def ended(self, host: str, failed: bool, broken: bool = True) -> None:
+        """This host is done, and takes no part any more. A failure before it could switch says
+        nothing about the release where the host is `broken`."""
         with self._changed:
             self._ended.add(host)
-            if failed:
+            if failed and broken and host not in self._switched:
+                self._broken.append(host)
+            elif failed:
                 self._failed.append(host)
+            if len(self._broken) > self._tolerated:
+                self._failed += [one for one in self._broken if one not in self._failed]
             self._changed.notify_all()
 
-    def _check_failed(self) -> None:
-        if self._failed:
-            raise HeldBack(f"{self._failed[0]} failed")
+    def _may_switch(self, host: str) -> None:
+        self._check_failed(self._broken if self._fail_fast else ())
+        if self._declined:
+            raise HeldBack(self._declined)
+
+    def _check_failed(self, more: Sequence[str] = ()) -> None:
+        failed = [*self._failed, *more]
+        if not failed:
+            return
+        named = self._broken if failed[0] in self._broken else failed[:1]
+        raise HeldBack(f"{', '.join(named)} failed")
 
     def _comes(self, host: str) -> bool:
         """Whether its wave has come, or never will."""
-        if self._failed:
+        if self._failed or (self._fail_fast and self._broken):
             return True
         if not all(one in self._waiting | self._ended | self._passed for one in self._group):
             return False
         if self._waves is None:
             order = dict.fromkeys(self._group.values())
-            known = [self._plans[group] for group in order if group in self._plans]
+            gone = {self._group[one] for one in self._broken}
+            known = [self._plans[one] for one in order if one in self._plans and one not in gone]
             self._waves = self._strategy.waves(known)
         before = self._waves[: self._wave(host)]
         done = {group for group in self._plans if self._is_done(group)}

@@ -14,7 +14,7 @@ from deployctl.config.replicas import firsts
 from deployctl.engine.connections.connect import Connected, ask
 from deployctl.engine.connections.pool import Slots
 from deployctl.engine.shipping import carrying
-from deployctl.engine.shipping.needs import Need, assign, needs, reach_question
+from deployctl.engine.shipping.needs import Need, able, assign, needs, reach_question
 from deployctl.engine.shipping.orders import Order, Waiting
 from deployctl.errors import DeployError, HostError
 from deployctl.steps.delivery import Delivery
@@ -62,6 +62,8 @@ class Meeting:
             found, _ = ask(connected, {question.key: question})
             answers = answers.renewed(found)
         host, own = wanted.host.name, needs(steps, wanted, answers)
+        if not all(need.has for need in own.values()):
+            own = able(own, steps, wanted, answers)
         told = {role: answers.get(role) for role in sources.ROLES if role in own}
         with self._changed:
             self._left.discard(host)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployctl.agent.wire.shipping import Reach
@@ -56,6 +56,26 @@ def needs(steps: Sequence[Step], wanted: Deployment, answers: Answers) -> dict[s
             if model is not None:
                 found[role] = model
     return found
+
+
+def able(
+    own: Mapping[str, Need], steps: Sequence[Step], wanted: Deployment, answers: Answers
+) -> dict[str, Need]:
+    """The same needs of a host, which makes nothing for others where it is known already that it
+    cannot do its part: a full disk, say, or a wrong driver."""
+    for step in steps:
+        if step.phase != "stage" or step.name in wanted.skip or step.produces:
+            continue
+        try:
+            plan = step.plan(wanted, answers)
+        except Unanswered:
+            continue
+        if plan.status == "blocked":
+            return {
+                name: need if need.has else replace(need, makes=False, why=plan.reason)
+                for name, need in own.items()
+            }
+    return dict(own)
 
 
 def _environment(wanted: Deployment, answers: Answers) -> Need | None:

@@ -39,6 +39,9 @@ class Rolling(Strategy):
 
 def number(at_once: int | str, groups: int) -> int:
     """How many groups switch at the same time: of a share as many as are whole, at least one."""
-    if isinstance(at_once, int):
-        return at_once
-    return max(1, int(at_once.rstrip("%")) * groups // 100)
+    return max(1, share(at_once, groups))
+
+
+def share(of: int | str, groups: int) -> int:
+    """A number of groups, or as many as are whole of a share such as 25%."""
+    return of if isinstance(of, int) else int(of.rstrip("%")) * groups // 100

@@ -9,12 +9,14 @@ from importlib import resources
 
 from deployctl.config.group import GroupSettings
 from deployctl.steps.identity import ReleasePaths
-from deployctl.steps.interface import Context, Deployment
+from deployctl.steps.interface import Change, Context, Deployment
 from deployctl.steps.servers.ranks import processes_here
 
 TOKEN = "DEPLOYCTL_RAY_TOKEN"
 """The variable in which a node's program finds the token of its cluster."""
 PROGRAM = "ray_node.py"
+OBJECT_STORE = 256 << 20
+"""Bytes of /dev/shm for a node's objects: vLLM's configuration goes through them, no tensors."""
 LATER = 15.0
 """Seconds after `group.rendezvous` at which a node gives up by itself: until then the run names
 what is missing."""
@@ -57,10 +59,23 @@ def node_command(
         *("--cluster", address(wanted, group), "--ports", group.ray.ports),
         *("--gpus", str(processes_here(wanted.profile)), "--total", str(group.world)),
         *(["--nodes", *nodes] if nodes else ["--there"]),
-        *("--within", "0", "--grace", "0"),
+        *("--objects", str(OBJECT_STORE), "--within", "0", "--grace", "0"),
     ]
     serves = member is None or not member.rank
     return bounded([*argv, *(["--", *server] if serves else [])], wanted)
+
+
+def planned(wanted: Deployment) -> list[Change]:
+    """What of a cluster a start begins, or uses; nothing for a server without one."""
+    group, member = cluster(wanted), wanted.member
+    if group is None:
+        return []
+    if member is None:
+        return [Change("Ray", None, f"the cluster at {address(wanted, group)}", "left as it is")]
+    gpus = processes_here(wanted.profile)
+    node = f"node {member.rank + 1} of {len(member.hosts)} at {address(wanted, group)}"
+    ports = f"ports {group.ray.ports}"
+    return [Change("Ray", None, node, f"{gpus} GPU{'s' if gpus > 1 else ''}, {ports}")]
 
 
 def bounded(argv: Sequence[str], wanted: Deployment) -> list[str]:

@@ -13,7 +13,7 @@ from deployctl.hosts.operations import gpu, network, units
 from deployctl.hosts.session import Call, known
 from deployctl.steps.gpus import profile_gpus
 from deployctl.steps.interface import Context, Step
-from deployctl.steps.member import PeerFailed
+from deployctl.steps.member import SEE, TOGETHER, PeerFailed, first_to_fail
 from deployctl.steps.models.loaded_drafter import loaded_drafter
 from deployctl.steps.servers import sleeping
 from deployctl.steps.servers.client import open_client
@@ -149,7 +149,9 @@ class Readiness:
 
     def _lost(self, error: PeerFailed) -> NotReady:
         """Another rank failed: the one that fails first is the one to look at."""
-        return self._failure(f"another rank failed: {error}", next="see that rank's failure")
+        member = self.context.wanted.member
+        assert member is not None, "it has other ranks"
+        return self._failure(first_to_fail(member, error), next=SEE, why=TOGETHER, known=False)
 
     def _healthy(self, unit: UnitState) -> bool:
         url = f"{base_url(self.profile)}/health"
@@ -286,6 +288,9 @@ class Readiness:
         return unit.get("kept", False)
 
     def _ended(self, unit: UnitState, others: list[Process]) -> NotReady:
+        first = self.rendezvous.blamed(unit)
+        if first:
+            return self._failure(first, unit, next=SEE, why=TOGETHER, known=False)
         status = unit["rc"]
         early = "after a request of ours" if self.asked else "before any request"
         how = {None: "", 0: f", status 0 {early}"}.get(status, f", status {status}")

@@ -13,18 +13,23 @@ from deployctl.errors import NotReady
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Call, known
 from deployctl.steps.interface import Context, Step
-from deployctl.steps.member import PeerFailed
+from deployctl.steps.member import SEE, TOGETHER, PeerFailed, first_to_fail
 from deployctl.steps.servers.process import identity
 from deployctl.steps.servers.ranks import group_of
 from deployctl.steps.servers.stopping import stop_unit
+from deployctl.vllm.logs.lines import bare
 from deployctl.vllm.logs.phases import Startup
 from deployctl.vllm.logs.ranks import Stage, stage
 from deployctl.vllm.logs.server import explain
 
 POLL = 0.5
 """Seconds between two looks at a starting rank."""
+OTHERS_WORDS = 15.0
+"""Seconds in which a rank that ended before this one is seen and reported."""
 OWN_END = 3.0
 """Seconds in which a rank that lost another may be seen to have ended by itself."""
+OURS = "deployctl:"
+"""How lines begin that its supervisor has added."""
 TAIL = 1000
 """Characters of a log that are shown where nothing in it is known."""
 PROGRESS, READY = "progress", "proven"
@@ -57,6 +62,21 @@ class Rendezvous:
             self._stage, self._since = now, time.monotonic()
         self._context.peers.tell(PROGRESS, Standing(now, self._since, phase))
         self._context.peers.check()
+
+    def blamed(self, unit: UnitState) -> str:
+        """Which rank failed first and with which words, where this one's server ended since
+        another had; empty where it ended by itself."""
+        member, lost = self._context.wanted.member, unit.get("lost")
+        if member is None or not lost:
+            return ""
+        end = time.monotonic() + OTHERS_WORDS
+        while time.monotonic() < end:
+            try:
+                self._context.peers.check()
+            except PeerFailed as error:
+                return first_to_fail(member, error)
+            cancel.sleep(POLL)
+        return lost
 
     def overdue(self) -> tuple[str, str]:
         """What is wrong and what it may come from, once the ranks have not met within the bound;
@@ -152,21 +172,26 @@ class Following:
             if unit["state"] != "running":
                 return self._ended(unit)
             cancel.sleep(POLL)
-        return self._failure("another rank failed", str(error), "see that rank's failure")
+        member = self.context.wanted.member
+        assert member is not None, "it has other ranks"
+        return self._failure(first_to_fail(member, error), TOGETHER, SEE)
 
     def _ended(self, unit: UnitState) -> NotReady:
         log = self.context.session.call(units.log, **self.unit_id, offset=self.offset)
         text = self.text + log["text"]
         said = explain(text)
+        first = self.rendezvous.blamed(unit)
+        if first:
+            return self._failure(first, TOGETHER, SEE)
         status = "" if unit["rc"] is None else f", status {unit['rc']}"
         if unit["rc"] is not None and unit["rc"] < 0:
             status = f", killed by signal {-unit['rc']}"
         what = f"this rank ended: {unit['error'] or unit['state']}{status}"
         why = "\n".join([what, *said.lines] if said.sentence else said.lines)
         why = why or text.strip()[-TAIL:]
-        return self._failure(
-            said.sentence or what, why, said.next or "read its log: deployctl logs"
-        )
+        last = said.lines[0] if said.lines else last_words(text)
+        own = f"{what}: {last}" if last else what
+        return self._failure(said.sentence or own, why, said.next or "read its log: deployctl logs")
 
     def _failure(self, what: str, why: str, next: str) -> NotReady:
         evidence = {
@@ -176,3 +201,9 @@ class Following:
         failure = self.step.fail(self.context, what, why, next, evidence)
         assert isinstance(failure, NotReady)
         return failure
+
+
+def last_words(log: str) -> str:
+    """The last line of a server's own in its log."""
+    lines = (bare(line).strip() for line in reversed(log.splitlines()))
+    return next((line for line in lines if line and not line.startswith(OURS)), "")[:TAIL]

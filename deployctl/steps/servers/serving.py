@@ -208,9 +208,12 @@ def _loads(wanted: Deployment, answers: Answers) -> Loads | None:
 
 
 def _shared_memory(wanted: Deployment, answers: Answers) -> Iterator[str]:
-    there = answers.get(SHM)
-    if ranks.processes_here(wanted.profile) > 1 and there and there["free"] < SHARED_MEMORY:
+    there, several = answers.get(SHM), ranks.processes_here(wanted.profile) > 1
+    needed = SHARED_MEMORY if several else 0
+    if ray.cluster(wanted) is not None and wanted.member is not None:
+        needed += ray.OBJECT_STORE
+    if needed and there and there["free"] < needed:
         yield (
-            f"/dev/shm has {there['free'] >> 20} MiB free, several GPUs need "
-            f"{SHARED_MEMORY >> 20} MiB: give the container a larger one"
+            f"/dev/shm has {there['free'] >> 20} MiB free, and this start needs {needed >> 20} "
+            "MiB: give the container a larger one"
         )

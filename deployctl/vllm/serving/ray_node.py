@@ -154,6 +154,7 @@ def ray_command(one: argparse.Namespace) -> list[str]:
         "min-worker-port": first + 10,
         "max-worker-port": last,
         "num-gpus": one.gpus,
+        "object-store-memory": one.objects,
         "node-ip-address": one.node,
     }
     if one.rank:
@@ -239,6 +240,7 @@ def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--cluster", required=True, help="the head's address and port")
     parser.add_argument("--ports", required=True, help="FIRST-LAST")
     parser.add_argument("--gpus", type=int, required=True, help="of each node")
+    parser.add_argument("--objects", type=int, default=256 << 20, help="bytes of shared memory")
     parser.add_argument("--total", type=int, required=True, help="GPUs of all nodes")
     parser.add_argument("--nodes", nargs="*", default=[], help="ADDRESS=NAME of each")
     parser.add_argument("--within", type=float, required=True, help="seconds until all are there")

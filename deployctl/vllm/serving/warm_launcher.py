@@ -166,8 +166,8 @@ def open_devices(fds: str = "/proc/self/fd") -> list[str]:
 
 
 def tried(cuda: bool) -> bool | None:
-    """Whether a forked child can use a GPU, tried while something else serves: nobody waits for it
-    then. None where that decides nothing."""
+    """Whether a forked child can use a GPU, tried while something else serves, when nothing waits
+    for it. None where that decides nothing."""
     if os.environ.get(METHOD) or cuda or not cuda_build() or UVM not in open_devices():
         return None
     return forked_uses_cuda()

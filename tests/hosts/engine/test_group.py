@@ -134,7 +134,9 @@ def test_a_rank_that_fails_to_start_is_named_and_all_are_restored(serving: Group
     assert record.exit_code == 10, errors(record)
     head, worker = record.hosts
     assert "the stand-in was told to fail" in str(worker.error)
-    assert worker.host in str(head.error)
+    first = "rank 1 (host01) failed first: ready: this rank ended: failed, status 1: "
+    assert first in str(head.error)
+    assert "ValueError: the stand-in was told to fail" in str(head.error)
     assert all(host.restored for host in record.hosts) and currents(serving) == good
 
 
@@ -145,6 +147,17 @@ def test_a_rank_that_never_comes_is_named_within_the_bound(group: GroupedHosts) 
     assert record.exit_code == 7, errors(record)
     assert "rank 1 (host01) did not come to the rendezvous within 2 s" in errors(record)[0]
     assert group.processes() == [0, 0], "nothing is left of a start that failed"
+
+
+@pytest.mark.slow
+def test_ranks_that_never_meet_are_named_within_the_bound(group: GroupedHosts) -> None:
+    """As with a wrong address of the head, or a port closed after the hosts were asked."""
+    group.write(group={"tensor_parallel_size": 2, "rendezvous": "2s"})
+    record = group.up("serve.env.STAND_IN_FAULT=deaf")
+    assert record.exit_code == 7, errors(record)
+    said = "the ranks do not meet within 2 s: rank 0 (host00), rank 1 (host01) still wait"
+    assert said in errors(record)[0] and ":29500" in errors(record)[0]
+    assert group.processes() == [0, 0]
 
 
 @pytest.mark.slow

@@ -64,6 +64,35 @@ def test_an_interrupt_brings_the_release_of_before_back_on_all_hosts(
     assert [unit["release"] for unit in serving.units()] == good
 
 
+@pytest.mark.parametrize("phase", ["host01: peers: started", "host00: acceptance: started"])
+def test_an_interrupt_in_another_phase_leaves_the_release_of_before(
+    serving: GroupedHosts, phase: str
+) -> None:
+    good = currents(serving)
+    with serving.start("up", "--json", "--set", OTHER, stops_at=phase) as run:
+        run.told(phase)
+        run.go_on(signal.SIGINT)
+        document = json.loads(run.output())
+    assert run.returncode == 130, document
+    assert currents(serving) == good
+    units = serving.units()
+    assert [unit["release"] for unit in units] == good
+    assert [unit["state"] for unit in units] == ["running", "running"]
+    again = serving.up(OTHER, lock_wait=300.0)
+    assert again.exit_code == 0, [host.error for host in again.hosts]
+
+
+def test_an_interrupt_of_the_first_deployment_leaves_nothing_that_runs(tmp_path: Path) -> None:
+    with GroupedHosts(tmp_path) as hosts:
+        with hosts.start("up", "--json", "--set", ENDLESS) as run:
+            for _ in range(2):
+                run.told("ready: started")
+            run.send_signal(signal.SIGINT)
+            run.output()
+        assert run.returncode == 130
+        assert hosts.processes() == [0, 0] and currents(hosts) == [None, None]
+
+
 def test_the_heads_ledger_decides_what_is_current(serving: GroupedHosts) -> None:
     (good, _) = currents(serving)
     other = serving.up(OTHER)

@@ -7,7 +7,7 @@ measured with the real server (models/README.md).
 
 Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`: rc 1 instead of
 listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves ·
-`start N`, `late N`: rank N of a group alone fails, or never comes ·
+`start N`, `late N`: rank N of a group alone fails, or never comes · `deaf`: its ranks never meet ·
 `gauges`: those of requests read 0, as while a real engine hangs ·
 `wake`: it does not wake),
 STAND_IN_PACE (JSON: seconds that each answer takes, by the number of draft tokens),
@@ -272,6 +272,8 @@ def rendezvous(options: argparse.Namespace) -> list[socket.socket]:
     about = f"local_rank=0 distributed_init_method=tcp://{address[0]}:{address[1]} backend=gloo"
     say(f"world_size={count} rank={rank} {about}")
     joined: list[socket.socket] = []
+    if os.environ.get("STAND_IN_FAULT") == "deaf":
+        threading.Event().wait()
     if rank == 0:
         door = socket.create_server(address)
         joined = [door.accept()[0] for _ in range(count - 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from deployctl.cancel import Cancelled, Token, watching
 from deployctl.config.host import HostSettings
 from deployctl.hosts.session import Session
+from deployctl.hosts.shipping import shipment
 from deployctl.hosts.shipping.parties import Party, Receiver
 from deployctl.hosts.shipping.shipment import Shipment
 from deployctl.hosts.transports import transport
@@ -94,15 +96,15 @@ def test_cut_in_the_middle_and_resumed(make: Make) -> None:
     hosts = make("one", "two")
     hosts.fill(48 * MB)
     first, second = hosts.receivers()
-    shipment = Shipment(hosts.source, FOLDER, [first, second], "controller")
+    sent = Shipment(hosts.source, FOLDER, [first, second], "controller")
 
     def cut(receiver: Receiver, count: int) -> None:
         if receiver is second:
             for pid in hosts.sshds["two"].sessions():
                 processes.send(pid, signal.SIGKILL)
 
-    shipment.tell = cut
-    shipment.run()
+    sent.tell = cut
+    sent.run()
     assert first.failure is None and hosts.whole("one")
     assert second.failure is not None and not hosts.whole("two")
 
@@ -168,6 +170,49 @@ def test_a_host_that_is_not_reached_by_others_is_named(make: Make) -> None:
     Shipment(hosts.source, FOLDER, receivers, "relay").run()
     assert all(one.failure is not None for one in receivers)
     assert "0.0.0.1" in str(receivers[0].failure) and "share.way" in str(receivers[0].failure)
+
+
+@pytest.mark.parametrize(("worth", "rest"), [(0.0, "relay"), (1e9, "")])
+def test_the_faster_way_is_measured(
+    make: Make, monkeypatch: pytest.MonkeyPatch, worth: float, rest: str
+) -> None:
+    """Each way gets a part, and the faster one the rest; where that takes no time, none is tried.
+    What goes through the controller is slowed down."""
+    monkeypatch.setattr(shipment, "PROBE", 2)
+    monkeypatch.setattr(shipment, "WORTH", worth)
+    hosts, notes = make("one", "two"), list[str]()
+    hosts.fill(48 * MB)
+    receivers, never = hosts.receivers(), threading.Event()
+
+    def slowed(receiver: Receiver, count: int) -> None:
+        if rest and receiver.ways[-1] == "controller":
+            never.wait(0.5)
+
+    sent = Shipment(hosts.source, FOLDER, receivers, note=notes.append, tell=slowed)
+    sent.run()
+    assert [one.failure for one in receivers] == [None, None]
+    assert hosts.whole("one") and hosts.whole("two")
+    if not rest:
+        assert [*sent.figures] == ["controller"] and not notes
+        return
+    assert notes[0].startswith(f"the rest goes by {rest}: ")
+    assert sent.figures[rest]["bytes"] > sent.figures["controller"]["bytes"]
+
+
+def test_hosts_that_do_not_reach_each_other_get_the_rest_from_the_controller(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipment, "PROBE", 1)
+    monkeypatch.setattr(shipment, "WORTH", 0.0)
+    hosts, notes = make("one", "two"), list[str]()
+    hosts.fill(32 * MB)
+    receivers = hosts.receivers()
+    # Nobody can be at an address of "this network" (RFC 6890).
+    receivers[0].party = Party(receivers[0].party.settings, receivers[0].party.session, "0.0.0.1")
+    Shipment(hosts.source, FOLDER, receivers, note=notes.append).run()
+    assert [one.failure for one in receivers] == [None, None], notes
+    assert hosts.whole("one") and hosts.whole("two")
+    assert notes[0].startswith("not from host to host: ")
 
 
 def sender(hosts: Hosts) -> list[int]:

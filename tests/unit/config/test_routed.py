@@ -77,9 +77,17 @@ def test_a_run_on_some_hosts_knows_them_all() -> None:
         ({"replicas": SEVERAL, "router": {"port": 8124}}, "it is a replica's"),
         ({"replicas": SEVERAL, "router": {"metrics_port": 8124}}, "it is a replica's"),
         ({"replicas": SEVERAL, "group": {"tensor_parallel_size": 3}}, "one rank on each host"),
+        ({"hosts": [{"name": name, "local": True} for name in "xy"]}, "y and x are both this"),
         ({"roll": {"at_once": 0}}, "a share such as 25%"),
         ({"roll": {"at_once": "0%"}}, "a share such as 25%"),
         ({"roll": {"at_once": "lots"}}, "a share such as 25%"),
+        ({"roll": {"tolerate": -1}}, "from 0 on"),
+        ({"roll": {"tolerate": "lots"}}, "a share such as 25%"),
+        ({"router": {"policy": "cache-aware"}}, "did you mean cache_aware?"),
+        ({"router": {"address": "10.0.0"}}, "give an IP address"),
+        ({"router": {"health": {"interval": "1.5s"}}}, "whole seconds: write 1s"),
+        ({"router": {"health": {"timeout": 0}}}, "greater than or equal to 1"),
+        ({"router": {"health": {"failures": 0}}}, "greater than or equal to 1"),
         ({"router": {"version": "latest"}}, "pattern"),
     ],
 )
@@ -87,6 +95,11 @@ def test_what_cannot_be(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         profile(**changes)
     assert said in str(caught.value)
+
+
+def test_another_version_of_the_router_may_know_other_policies() -> None:
+    router = {"version": "0.2.0", "policy": "by_moon", "port": 9000, "address": "::1"}
+    assert profile(router=router).router is not None
 
 
 def test_two_replicas_need_two_addresses() -> None:

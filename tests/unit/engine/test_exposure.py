@@ -131,6 +131,24 @@ def test_what_an_ssh_config_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "warned"),
+    [
+        ("0.0.0.0", True),
+        ("::", True),
+        ("203.0.113.9", False),  # of documentation, and no more reachable than a private one
+        ("8.8.8.8", True),
+        ("10.0.0.3", False),
+        ("100.64.1.2", False),
+        ("fd00::1", False),
+        ("127.0.0.1", False),
+    ],
+)
+def test_a_router_that_others_reach_without_a_key_is_warned_of(address: str, warned: bool) -> None:
+    found = [*exposure.warnings(profile(router={"address": address, "port": 9000}))]
+    assert any("router.address" in said for said in found) is warned
+
+
+@pytest.mark.parametrize(
     ("host", "key", "warned"),
     [
         ("0.0.0.0", None, True),

@@ -51,6 +51,8 @@ def inventory() -> Any:
         "compiled": {f"e{n}": {"bytes": 1} for n in (1, 5, 9)},
         "models": {"target-e1": {"bytes": 1}, "target-e5": {"bytes": 1}},
         "shipping": {},
+        "routers": {},
+        "programs": [],
         "wheels": {"w5": {"bytes": 1}, "w0": {"bytes": 1}},
         "caches": {"used-cache": {"bytes": 1}, "old-cache": {"bytes": 1}},
         "jobs": {
@@ -123,3 +125,15 @@ def test_caches_of_a_source_go_with_its_last_release() -> None:
     assert caches == {"old-cache"}
     found["jobs"]["build-e9"] = {"bytes": 1, "state": "running", "label": {"cache": "old-cache"}}
     assert not [one for one in doomed(found, "a", 9) if one.kind == "caches"]
+
+
+def test_routers_that_no_profile_has_go() -> None:
+    found = inventory()
+    found["routers"] = {f"vllm-router-0.1.{n}": {"bytes": 7} for n in (15, 16, 17)}
+    found["programs"] = ["/root/routers/vllm-router-0.1.17/bin/vllm-router"]
+    gone = [one.name for one in doomed(found, "a", 0) if one.kind == "routers"]
+    assert gone == ["vllm-router-0.1.15", "vllm-router-0.1.16"]
+    label = {"router": "vllm-router==0.1.16", "folder": "vllm-router-0.1.16"}
+    found["jobs"]["router-0.1.16"] = {"bytes": 1, "state": "running", "label": label}
+    gone = [one.name for one in doomed(found, "a", 0) if one.kind == "routers"]
+    assert gone == ["vllm-router-0.1.15"], "it is being installed"

@@ -53,6 +53,51 @@ def test_a_share_of_the_groups(at_once: int | str, groups: int, size: int) -> No
     assert number(at_once, groups) == size
 
 
+@pytest.mark.parametrize(
+    ("tolerate", "broken", "held_back"),
+    [
+        (0, "b", "b failed"),
+        (1, "b", ""),
+        (1, "bd", "b, d failed"),
+        ("25%", "", ""),
+        ("25%", "c", ""),
+        ("25%", "cd", "c, d failed"),
+        ("50%", "cd", ""),
+        ("0%", "c", "c failed"),
+    ],
+)
+def test_so_many_may_be_broken_before_they_switch(
+    tolerate: int | str, broken: str, held_back: str
+) -> None:
+    settings = RollSettings.model_validate({"tolerate": tolerate})
+    turns = Turns(Rolling(1), of(*"abcd"), Slots(), roll=settings)
+    for host in "abcd":
+        turns.planned(host, switches=True, serves=True)
+    for host in broken:
+        turns.ended(host, failed=True)
+    left = [host for host in "abcd" if host not in broken]
+    for host in left[1:]:
+        turns.ended(host, failed=False)
+    if held_back:
+        with pytest.raises(HeldBack, match=held_back):
+            turns.switch("a")
+        return
+    turns.switch("a")
+    assert turns.number("a") == 1 and not any(turns.number(host) for host in broken)
+    # One that has switched is another matter.
+    turns.ended("a", failed=True)
+    with pytest.raises(HeldBack, match="a failed"):
+        turns.switch("b")
+
+
+def test_a_held_lock_is_not_tolerated() -> None:
+    settings = RollSettings.model_validate({"tolerate": 3})
+    turns = Turns(Rolling(1), of(*"abcd"), Slots(), roll=settings)
+    turns.ended("b", failed=True, broken=False)
+    with pytest.raises(HeldBack, match="b failed"):
+        turns.switch("a")
+
+
 def roll(failing: str, on_failure: str = "back") -> list[str]:
     """What three hosts do, of which one fails: in the order in which they did it."""
     done: list[str] = []

@@ -33,7 +33,7 @@ def profile(*hosts: str) -> Profile:
     return Profile.model_validate(
         {
             "name": "toy",
-            "hosts": [{"name": name, "local": True} for name in hosts],
+            "hosts": [{"name": name, "ssh": {"address": name}} for name in hosts],
             "model": {"path": "/models/target", "served_name": "toy"},
             "build": {"source": {"release": "0.32.0"}},
             "serve": {"port": 8123, "gpus": [0, 1]},

@@ -12,6 +12,7 @@ import pytest
 
 from deployctl.errors import StagingFailed
 from deployctl.steps import peers
+from deployctl.steps.member import PeerFailed
 from deployctl.steps.peers import PeersStep
 from deployctl.steps.servers.rendezvous import PROGRESS, Rendezvous, Standing
 from tests.unit.steps.test_ranks import wanted
@@ -78,3 +79,15 @@ def test_the_rank_that_did_not_come_is_named() -> None:
     assert overdue(a=starts, b=starts) == ("", ""), "the bound begins with the first that waits"
     assert overdue(a=Standing("met", long_ago, ""), b=Standing("met", long_ago, "")) == ("", "")
     assert overdue(a=Standing("waiting", time.monotonic(), ""), b=starts) == ("", "")
+
+
+def test_a_rank_that_ended_with_another_names_that_one() -> None:
+    class Failed(Reports):
+        def check(self) -> None:
+            raise PeerFailed("b", "this rank ended: failed, status 1: ValueError: no")
+
+    given = SimpleNamespace(wanted=wanted(0), peers=Failed())
+    unit: Any = {"lost": "rank 1 has ended"}
+    said = Rendezvous(given).blamed(unit)  # type: ignore[arg-type]
+    assert said == "rank 1 (b) failed first: this rank ended: failed, status 1: ValueError: no"
+    assert Rendezvous(given).blamed({"lost": None}) == ""  # type: ignore[arg-type, typeddict-item]

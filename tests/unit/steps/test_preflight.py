@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from deployctl.config.profile import Profile
+from deployctl.steps.gpus.fitness import CUDA, HOST
 from deployctl.steps.interface import Answers, Deployment, Plan, Unknown
-from deployctl.steps.preflight import CUDA, DISK, GIB, HOST, PreflightStep
+from deployctl.steps.preflight import DISK, GIB, PreflightStep
 from tests.unit.whole import whole_answers
 
 ABSENT = {"present": False, "reason": "no driver", "gpus": [], "unknown": None}

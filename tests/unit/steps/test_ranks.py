@@ -9,7 +9,7 @@ import pytest
 
 from deployctl.config.profile import Profile
 from deployctl.engine.run.placement import groups, placements
-from deployctl.steps.facts import MODEL
+from deployctl.steps.facts import MODEL, SHM
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import Answers, Deployment
 from deployctl.steps.servers import ranks, ray, serving
@@ -144,3 +144,17 @@ def test_a_cluster_that_is_there_is_neither_started_nor_stopped() -> None:
     assert wanted.member is None and "--there" in line and "--nodes" not in line
     assert line[line.index("--cluster") + 1] == "10.0.0.9:6379"
     assert serving.secrets(wanted)[ray.TOKEN].env == "RAY_TOKEN"
+
+
+def test_a_plan_states_the_node_that_will_run() -> None:
+    (change,) = ray.planned(by_ray(1))
+    assert change.what == "Ray" and change.new == "node 2 of 2 at 10.0.0.1:6379"
+    assert change.why == "2 GPUs, ports 20000-20199"
+    assert ray.planned(wanted(1)) == []
+
+
+def test_a_node_needs_shared_memory_for_its_objects() -> None:
+    little = Answers({SHM: {"free": 300 << 20, "path": "/dev/shm"}})
+    (said,) = serving._shared_memory(by_ray(0), little)
+    assert "300 MiB free, and this start needs 512 MiB" in said
+    assert not list(serving._shared_memory(wanted(0), little))

@@ -22,7 +22,7 @@ WORKERS = {
 
 def test_the_command_line_has_tight_health_checks_and_no_replica() -> None:
     settings = RouterSettings.model_validate(
-        {"port": 9000, "health": {"interval": "1500ms", "failures": 3}}
+        {"port": 9000, "health": {"interval": "2s", "failures": 3}}
     )
     argv = ENGINE.argv(settings, "/root/routers/x")
     assert argv[0] == "/root/routers/x/bin/vllm-router"

@@ -8,7 +8,7 @@ from deployctl.vllm.serving import ray_node
 
 OPTIONS = [
     *("node", "--rank", "0", "--ray", "ray", "--node", "10.0.0.1", "--cluster", "10.0.0.1:6379"),
-    *("--ports", "20000-20199", "--gpus", "2", "--total", "4"),
+    *("--ports", "20000-20199", "--gpus", "2", "--total", "4", "--objects", "256"),
     *("--nodes", "10.0.0.1=rank 0 (a)", "10.0.0.2=rank 1 (b)", "--within", "5", "--grace", "20"),
 ]
 
