@@ -27,8 +27,8 @@ _NEXT = {
 }
 SERVING = "serving"
 _HEALTHY = (
-    "see whether it runs: deployctl status --profile P; what killed it: dmesg, journalctl -k, docker "
-    "inspect; how it drafts: deployctl acceptance --log FILE"
+    "see whether it runs: deployctl status --profile P; what killed it: dmesg, journalctl -k, "
+    "docker inspect; how it drafts: deployctl acceptance --log FILE"
 )
 _NO_ERROR = (
     "look at what ended it from outside (journalctl, dmesg, docker inspect); or start again with "
