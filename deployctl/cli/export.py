@@ -17,6 +17,7 @@ class Format(StrEnum):
     COMPOSE = "compose"
     KUBERNETES = "kubernetes"
     LEADER_WORKER_SET = "leader-worker-set"
+    RAY_SERVICE = "ray-service"
     SYSTEMD = "systemd"
     ANSIBLE = "ansible-inventory"
 
@@ -43,7 +44,7 @@ def export(
     ] = None,
 ) -> None:
     """Print a profile as Compose file, Kubernetes manifests, systemd unit or Ansible inventory; one
-    with a group as LeaderWorkerSet.
+    with a group as LeaderWorkerSet, or as RayService where its engine is Ray.
 
     Example: deployctl export kubernetes -p qwen36-dflash --image registry.example/vllm:pr
     """
@@ -53,16 +54,18 @@ def export(
         inventory,
         kubernetes,
         leader_worker_set,
+        ray_service,
         systemd,
     )
 
     loaded = running.load(profile, sets, hosts)
     if format is Format.ANSIBLE:
         text = inventory.render(loaded)
-    elif format is Format.LEADER_WORKER_SET:
-        exporting.refuse_single(loaded)
+    elif format in (Format.LEADER_WORKER_SET, Format.RAY_SERVICE):
+        exporting.refuse_other(loaded, format, image)
         one = exporting.exported(loaded, image, drafter_config)
-        text = leader_worker_set.render(one)
+        grouped = leader_worker_set if format is Format.LEADER_WORKER_SET else ray_service
+        text = grouped.render(one)
     elif format is Format.SYSTEMD:
         exporting.refuse_group(loaded, format)
         launch, names = exporting.deployed(loaded), exporting.secret_names(loaded)

@@ -25,6 +25,7 @@ from deployctl.steps.servers.ranks import processes_here
 from deployctl.steps.servers.serving import secrets, serve_settings
 from deployctl.vllm.drafters.drafter import DrafterConfigError, desired
 from deployctl.vllm.serving.command import command, environment
+from deployctl.vllm.serving.engine_arguments import engine_arguments
 from deployctl.vllm.serving.knowledge import read
 
 PROGRAM = "vllm"
@@ -78,6 +79,10 @@ class Exported:
     """Where the profile listens, where that is this machine alone; empty for every address."""
     worker: Sequence[str] = ()
     """The argv of a group's other ranks; `replicas` is then the number of all ranks."""
+    served_name: str = ""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """The options as arguments of vLLM's engine."""
+    ray_version: str = ""
 
     @property
     def fetched(self) -> list[Folder]:
@@ -104,7 +109,7 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
     models_at = (PROGRAM, MODEL, DRAFTER if drafter else None)
     settings = serve_settings(wanted, *models_at, knowledge)
     worker: list[str] = []
-    if profile.group is not None:
+    if profile.group is not None and profile.group.engine == "nodes":
         one = replace(wanted, member=_rank(profile, 1))
         worker = command(serve_settings(one, *models_at, knowledge))
         worker[worker.index("--node-rank") + 1] = RANK
@@ -127,6 +132,9 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
         drafter_config=_drafter_config(wanted, drafter_config),
         stop_seconds=int(profile.serve.stop_grace) + STOP_MARGIN,
         worker=worker,
+        served_name=profile.model.served_name,
+        engine=engine_arguments(settings),
+        ray_version=profile.ray_version or "",
     )
 
 
@@ -144,17 +152,40 @@ def refuse_group(profile: Profile, format: str) -> None:
         raise UsageError(
             f"profile {profile.name} is one model over {len(profile.everywhere)} hosts",
             f"{format} starts every server by itself",
-            "use: deployctl export leader-worker-set",
+            f"use: deployctl export {FORMATS[profile.group.engine]}",
         )
 
 
-def refuse_single(profile: Profile) -> None:
-    """Raise `UsageError` for a profile whose hosts each serve for themselves."""
-    if profile.group is None:
+FORMATS = {"nodes": "leader-worker-set", "ray": "ray-service"}
+"""The format for a group, by its engine."""
+
+
+def refuse_other(profile: Profile, format: str, image: str | None = None) -> None:
+    """Raise `UsageError` where a format for groups does not fit the profile's."""
+    group = profile.group
+    if group is None:
         raise UsageError(
             f"profile {profile.name} has no group",
-            "a LeaderWorkerSet is one model over several pods",
+            f"{format} is one model over several pods",
             "use: deployctl export kubernetes",
+        )
+    if FORMATS[group.engine] != format:
+        raise UsageError(
+            f"profile {profile.name} has a group of engine {group.engine}",
+            f"{format} has no ranks of that kind",
+            f"use: deployctl export {FORMATS[group.engine]}",
+        )
+    if group.elsewhere:
+        raise UsageError(
+            f"profile {profile.name} uses a cluster that is there already",
+            f"{format} starts one",
+            "leave out group.ray.address, and name all hosts",
+        )
+    if group.engine == "ray" and image is None:
+        raise UsageError(
+            "no container image follows from this profile",
+            "vLLM's own images have no Ray",
+            f"name one with this vLLM and ray[serve,llm]=={group.ray.version}: --image IMAGE",
         )
 
 

@@ -83,7 +83,8 @@ def bounded(argv: Sequence[str], wanted: Deployment) -> list[str]:
     made, group = list(argv), cluster(wanted)
     if group is None or "--within" not in made:
         return made
-    made[made.index("--within") + 1] = f"{group.rendezvous + LATER:g}"
+    later = LATER if wanted.member is not None else 0.0
+    made[made.index("--within") + 1] = f"{group.rendezvous + later:g}"
     made[made.index("--grace") + 1] = f"{wanted.profile.serve.stop_grace:g}"
     return made
 

@@ -128,6 +128,28 @@ def test_a_rank_that_is_killed_takes_the_other_along_and_both_start_again(
 
 
 @pytest.mark.slow
+def test_a_group_that_hangs_is_restarted_as_one(group: GroupedHosts, tmp_path: Path) -> None:
+    """As a head whose worker was killed while idle: /health answers, and no completion comes."""
+    hangs = tmp_path / "hangs"
+    life = "serve.liveness={interval: 1s, completion: 1s, failures: 1}"
+    first = group.up(f"serve.env.STAND_IN_HANGS={hangs}", life)
+    assert first.exit_code == 0, errors(first)
+    before = group.units()
+    assert all(unit["state"] == "running" for unit in before)
+    hangs.touch()
+    group.until("the head to be killed", lambda units: units[0]["restarts"] > 0)
+    hangs.unlink()
+    group.until(
+        "both to run again",
+        lambda units: all(
+            unit["state"] == "running" and unit["pid"] != old["pid"]
+            for unit, old in zip(units, before, strict=True)
+        ),
+    )
+    assert group.units()[1]["lost"] == "rank 0 has ended"
+
+
+@pytest.mark.slow
 def test_a_rank_that_fails_to_start_is_named_and_all_are_restored(serving: GroupedHosts) -> None:
     good = currents(serving)
     record = serving.up("serve.env.STAND_IN_FAULT=start 1")

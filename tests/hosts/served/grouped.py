@@ -88,6 +88,15 @@ class GroupedHosts(ManyHosts):
         wait_for(what, lambda: so(self.units()))
 
 
+def install_ray(environment: Path) -> None:
+    """Put the stand-in for Ray into an environment."""
+    program, text = environment / "bin" / "ray", RAY.read_text("utf-8")
+    program.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
+    program.chmod(0o755)
+    (package := environment / "lib/python3.11/site-packages/ray").mkdir()
+    (package / "__init__.py").write_text(text, encoding="utf-8")
+
+
 class RayHosts(GroupedHosts):
     """The same by Ray, which is a stand-in as well."""
 
@@ -96,15 +105,11 @@ class RayHosts(GroupedHosts):
     def __init__(self, directory: Path, count: int = 2) -> None:
         super().__init__(directory, count)
         self.write(
-            group={"engine": "ray", "tensor_parallel_size": count, "rendezvous": "20s"},
+            group={"engine": "ray", "tensor_parallel_size": count, "rendezvous": "120s"},
             serve={**self._serve(), "stop_grace": "8s"},
         )
         environment = self.root / "environments" / self.make_environment()
-        program, text = environment / "bin" / "ray", RAY.read_text("utf-8")
-        program.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
-        program.chmod(0o755)
-        (package := environment / "lib/python3.11/site-packages/ray").mkdir()
-        (package / "__init__.py").write_text(text, encoding="utf-8")
+        install_ray(environment)
         for machine in self.machines:
             copy = machine.root / "environments" / environment.name
             shutil.copytree(environment, copy, symlinks=True)

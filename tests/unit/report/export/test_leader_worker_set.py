@@ -15,7 +15,7 @@ import yaml
 
 from deployctl.config.loader import load_profile
 from deployctl.config.profile import Profile
-from deployctl.engine.inspect.exporting import exported, refuse_group, refuse_single
+from deployctl.engine.inspect.exporting import exported, refuse_group, refuse_other
 from deployctl.errors import UsageError
 from deployctl.report.export import leader_worker_set
 
@@ -112,4 +112,6 @@ def test_a_group_has_one_format_and_others_have_the_rest(pair: Profile) -> None:
     with pytest.raises(UsageError, match="one model over 2 hosts"):
         refuse_group(pair, "compose")
     with pytest.raises(UsageError, match="has no group"):
-        refuse_single(load_profile("demo", environ={}).profile)
+        refuse_other(load_profile("demo", environ={}).profile, "leader-worker-set")
+    with pytest.raises(UsageError, match="a group of engine nodes"):
+        refuse_other(pair, "ray-service", "example/vllm:1")
