@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from deployctl.hosts.ways.local import LocalTransport
 from tests.hosts.builds.host import BuildHost
 from tests.hosts.builds.waiting import until
 from tests.hosts.lab.files import contents
+from tests.hosts.lab.processes import send
 
 
 def gone(pid: int) -> bool:
@@ -170,6 +172,27 @@ def test_stall_is_neither_output_nor_cpu(builder: BuildHost) -> None:
     call("jobs.start", id="printing", steps=[shell(printing)], stall=5.0)
     assert call("jobs.follow", id="busy")["state"] == "done"
     assert call("jobs.follow", id="printing")["state"] == "done"
+
+
+def test_time_in_which_the_machine_stood_still_is_no_stall(builder: BuildHost) -> None:
+    call, heartbeat = builder.session.call, builder.root / "jobs/paused/heartbeat"
+    waits = shell("until [ -e go ]; do sleep 0.2; done")
+    begun = call("jobs.start", id="paused", steps=[waits], stall=5.0)
+    until(lambda: call("jobs.state", id="paused")["phase"] == "work")
+    os.kill(begun["pid"], signal.SIGSTOP)
+    others = [pid for pid in call("jobs.state", id="paused")["members"] if pid != begun["pid"]]
+    for pid in others:
+        send(pid, signal.SIGSTOP)
+    before = heartbeat.read_text()
+    time.sleep(7.0)
+    os.kill(begun["pid"], signal.SIGCONT)
+    # It looks before any of the others has moved.
+    until(lambda: heartbeat.read_text() not in ("", before))
+    for pid in others:
+        send(pid, signal.SIGCONT)
+    (builder.root / "go").touch()
+    final = call("jobs.follow", id="paused")
+    assert final["state"] == "done", final["why"]
 
 
 def test_limit(builder: BuildHost) -> None:
