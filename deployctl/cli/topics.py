@@ -23,15 +23,21 @@ def show(
     ] = None,
 ) -> None:
     """Show a page of the documentation. Example: deployctl help tutorial"""
+    from deployctl.cli import reference
     from deployctl.config.suggest import did_you_mean
     from deployctl.errors import UsageError
 
     found = pages()
     if topic is None:
-        width = max(map(len, found))
-        output.answer([f"{name:{width}}  {_title(path)}" for name, path in found.items()])
+        titles = {name: _title(path) for name, path in found.items()} | reference.TITLES
+        width = max(map(len, titles))
+        output.answer([f"{name:{width}}  {title}" for name, title in titles.items()])
+        return
+    if topic in reference.TITLES:
+        _print(reference.page(topic, context.find_root().command))
         return
     if topic not in found:
+        found |= dict.fromkeys(reference.TITLES, Path())
         what = f"no page is named {topic}{did_you_mean(topic, found)}"
         group = context.find_root().command
         command = topic in getattr(group, "commands", {})
@@ -41,11 +47,12 @@ def show(
 
 
 def pages() -> dict[str, Path]:
-    """The pages by name: guides first, then those of the folders."""
+    """The written pages by name: guides first, then those of the folders."""
     from deployctl.config.shipped import data_directory
 
     folder = data_directory() / "docs"
-    places = sorted(folder.rglob("*.md"), key=lambda path: (len(path.parts), path.as_posix()))
+    written = [path for path in folder.rglob("*.md") if path.parent != folder / "reference"]
+    places = sorted(written, key=lambda path: (len(path.parts), path.as_posix()))
     return {path.stem: path for path in places if path.stem != "index"}
 
 

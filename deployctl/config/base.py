@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
@@ -75,6 +76,22 @@ def named_as_variables(section: str, names: Iterable[str]) -> None:
 def misfit(at: tuple[str | int, ...], message: str) -> PydanticCustomError:
     """A section's keys do not fit together; the error points at the key path `at` below it."""
     return PydanticCustomError("misfit", "{message}", {"message": message, "at": at})
+
+
+@contextmanager
+def collected(found: list[PydanticCustomError]) -> Iterator[None]:
+    """Keep what does not fit together, so that the next rule is looked at too."""
+    try:
+        yield
+    except PydanticCustomError as error:
+        found.append(error)
+
+
+def refuse(found: Sequence[PydanticCustomError]) -> None:
+    """Raise all of these misfits as one error; nothing where there is none."""
+    if found:
+        first, *rest = (error.context or {} for error in found)
+        raise PydanticCustomError("misfit", "{message}", {**first, "more": rest})
 
 
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
 
 from deployctl.config import replicas as replicated
 from deployctl.config import routed
-from deployctl.config.base import NAME, Settings, misfit
+from deployctl.config.base import NAME, Settings, collected, misfit, refuse
 from deployctl.config.build import BuildSettings
 from deployctl.config.checks import AcceptanceSettings, SmokeSettings
 from deployctl.config.clean import CleanSettings
@@ -182,19 +185,43 @@ class Profile(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        found: list[PydanticCustomError] = []
+        rules: list[Callable[[], None]] = [self._accepts, self._slots_apart]
+        rules += [self._pinned_where_trusted, self._hosts_apart]
+        if self.switch.strategy == "sleep":
+            rules.append(self._able_to_sleep)
+        if self.group is not None:
+            rules.append(partial(self._one_over_all, self.group))
+        for rule in rules:
+            with collected(found):
+                rule()
+        self._whole = tuple(self.hosts)
+        several = self.replicas, self.switch.strategy, self.serve
+        whole = self.router, self.replicas, self.switch.strategy, self.serve, self.hosts
+        refused = next(chain(replicated.misfits(*several), routed.misfits(*whole)), None)
+        if refused is not None:
+            found.append(misfit(*refused))
+        refuse(found)
+        return self
+
+    def _accepts(self) -> None:
+        """What acceptance needs."""
         if self.acceptance is not None and self.drafter is None:
             raise misfit(
                 ("acceptance",),
                 "acceptance needs a drafter: without speculation nothing is accepted",
             )
+
+    def _slots_apart(self) -> None:
+        """The slots' ports are none of the front's."""
         slots = [slot for slot in (self.switch.blue, self.switch.green) if slot is not None]
-        if self.switch.strategy == "sleep":
-            self._able_to_sleep()
         if any(slot.port == self.serve.port for slot in slots):
             raise misfit(
                 ("switch",), "serve.port is the front's, the slots need ports of their own"
             )
-        self._pinned_where_trusted()
+
+    def _hosts_apart(self) -> None:
+        """Each host once, and this machine once."""
         names = [host.name for host in self.hosts]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -207,15 +234,6 @@ class Profile(Settings):
                 " serves one of them: name it once; replicas.per_host puts several servers on it"
             )
             raise misfit(("hosts", here[1]), said)
-        if self.group is not None:
-            self._one_over_all(self.group)
-        self._whole = tuple(self.hosts)
-        several = self.replicas, self.switch.strategy, self.serve
-        whole = self.router, self.replicas, self.switch.strategy, self.serve, self.hosts
-        refused = next(chain(replicated.misfits(*several), routed.misfits(*whole)), None)
-        if refused is not None:
-            raise misfit(*refused)
-        return self
 
     def _able_to_sleep(self) -> None:
         """What vLLM's sleep mode asks of the rest of the profile."""

@@ -6,8 +6,16 @@ import re
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from deployctl.config.base import Duration, Settings, misfit, named_as_variables
+from deployctl.config.base import (
+    Duration,
+    Settings,
+    collected,
+    misfit,
+    named_as_variables,
+    refuse,
+)
 from deployctl.config.secrets import exposed
 
 Argument = str | int | float | bool | list[str] | None
@@ -106,33 +114,18 @@ class ServeSettings(Settings):
         return self.tensor_parallel_size * int(str(self.args.get("pipeline-parallel-size", 1)))
 
     @model_validator(mode="after")
-    def _args_are_further_options(self) -> Self:
+    def _options_and_variables(self) -> Self:
+        found: list[PydanticCustomError] = []
         for name in self.args:
-            bare = name.lstrip("-").replace("-", "_")
-            if name.startswith("-"):
-                raise misfit(
-                    ("args", name), f"write it without dashes in front: {name.lstrip('-')}"
-                )
-            option = name.partition(".")[0]
-            if "_" in option:
-                dashed = option.replace("_", "-")
-                raise misfit(("args", name), f"write it with dashes: {dashed}")
-            if not re.fullmatch(r"[A-Za-z0-9][^\s=]*", name):
-                raise misfit(("args", name), "an option's name has no space and no '='")
-            if bare in _OWN_SETTING:
-                raise misfit(("args", name), f"set it as {_OWN_SETTING[bare]}")
-        return self
-
-    @model_validator(mode="after")
-    def _variables(self) -> Self:
-        named_as_variables("env", self.env)
-        named_as_variables("secrets", self.secrets)
+            with collected(found):
+                _further(name)
+        for section, names in (("env", self.env), ("secrets", self.secrets)):
+            with collected(found):
+                named_as_variables(section, names)
         for name in exposed(self.env):
-            raise misfit(
-                ("env", name),
-                f"a secret does not belong here: name its variable under serve.secrets, as in"
-                f" {name}: {{env: {name}}}",
-            )
+            said = "a secret does not belong here: name its variable under serve.secrets, as in"
+            found.append(misfit(("env", name), f"{said} {name}: {{env: {name}}}"))
+        refuse(found)
         return self
 
     @field_validator("gpus")
@@ -141,3 +134,18 @@ class ServeSettings(Settings):
         if gpus is not None and (len(set(gpus)) < len(gpus) or any(gpu < 0 for gpu in gpus)):
             raise ValueError("give each GPU's index once, counted from 0")
         return gpus
+
+
+def _further(name: str) -> None:
+    """Raise a misfit for an option of `serve.args` that is written otherwise."""
+    bare = name.lstrip("-").replace("-", "_")
+    if name.startswith("-"):
+        raise misfit(("args", name), f"write it without dashes in front: {name.lstrip('-')}")
+    option = name.partition(".")[0]
+    if "_" in option:
+        dashed = option.replace("_", "-")
+        raise misfit(("args", name), f"write it with dashes: {dashed}")
+    if not re.fullmatch(r"[A-Za-z0-9][^\s=]*", name):
+        raise misfit(("args", name), "an option's name has no space and no '='")
+    if bare in _OWN_SETTING:
+        raise misfit(("args", name), f"set it as {_OWN_SETTING[bare]}")

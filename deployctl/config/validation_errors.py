@@ -27,7 +27,7 @@ def problems(
     found: list[Problem] = []
     suggested: set[KeyPath] = set()
     seen: set[KeyPath] = set()
-    details = error.errors(include_url=False)
+    details = [one for each in error.errors(include_url=False) for one in _apart(each)]
     places = [place(detail["loc"], schema) for detail in details]
     located = zip(details, places, strict=True)
     for detail, path in sorted(located, key=lambda pair: pair[0]["type"] == "missing"):
@@ -50,6 +50,13 @@ def problems(
             found.append(Problem(where(tree, path), dotted(path), _message(detail, path, schema)))
         seen.add(path)
     return found
+
+
+def _apart(detail: ErrorDetails) -> Iterator[ErrorDetails]:
+    """The misfits that one error holds, each by itself."""
+    yield detail
+    for more in detail.get("ctx", {}).get("more", ()) if detail["type"] == "misfit" else ():
+        yield {**detail, "msg": more["message"], "ctx": more}
 
 
 def _other_member(kind: str) -> bool:

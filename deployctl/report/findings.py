@@ -11,6 +11,9 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
     for host in document["hosts"]:
         yield from _place(host["host"], host["findings"])
     yield from _place("this machine", document["here"]["findings"])
+    if document.get("profile") is None:
+        yield "hosts were not examined: name a profile"
+        yield "  next: deployctl doctor --profile NAME (deployctl profile list shows them)"
 
 
 def _place(name: str, findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from deployctl.engine.ledger.record import HostRecord, outcome
@@ -44,34 +46,96 @@ def listener(quiet: bool = False) -> Iterator[Listener]:
         with _live() as listen:
             yield listen
     else:
-        yield Plain().hear
+        plain, over = Plain(), threading.Event()
+        beats = threading.Thread(target=plain.beats, args=(over,), name="beats", daemon=True)
+        beats.start()
+        try:
+            yield plain.hear
+        finally:
+            over.set()
+            beats.join()
+
+
+BEAT = 20.0
+"""Seconds after which a step that shows nothing new is shown to be at work."""
+
+
+@dataclass
+class AtWork:
+    """A step of a host that is under way: its phase, when it began and was last shown, by a
+    monotonic clock."""
+
+    step: str
+    began: float
+    shown: float
+    phase: str = ""
 
 
 class Plain:
-    """Lines with times. Progress is shown when its phase or its tenth changes."""
+    """Lines with times. Progress is shown when its phase or its tenth changes; a step that shows
+    nothing new for long, that it is at work."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], tuple[str, int]] = {}
         self._alone = True
+        self._at_work: dict[str, AtWork] = {}
+        self._lock = threading.Lock()
+
+    def beats(self, over: threading.Event) -> None:
+        """Show now and then what is at work, until it is over."""
+        while not over.wait(BEAT / 4):
+            self.beat(time.monotonic())
+
+    def beat(self, now: float) -> None:
+        """Show each step that was not shown for long."""
+        with self._lock:
+            for host, work in self._at_work.items():
+                if now - work.shown >= BEAT:
+                    work.shown = now
+                    phase = f", {work.phase}" if work.phase else ""
+                    _line(f"{host}: {work.step}: at work for {now - work.began:.0f} s{phase}")
+
+    def _follow(self, event: Event) -> None:
+        """Note what is under way, and that it is being shown."""
+        now = time.monotonic()
+        match event:
+            case events.StepStarted():
+                self._at_work[event.host] = AtWork(event.step, now, now)
+            case events.StepProgress() if event.host in self._at_work:
+                self._at_work[event.host].phase = event.phase
+                self._at_work[event.host].shown = now
+            case events.StepEnded():
+                self._at_work.pop(event.host, None)
+            case events.HostEnded():
+                self._at_work.pop(event.record.host, None)
 
     def hear(self, event: Event) -> None:
+        with self._lock:
+            self._hear(event)
+
+    def _hear(self, event: Event) -> None:
         if isinstance(event, events.StepProgress) and not self._is_news(event):
             return
+        self._follow(event)
         if isinstance(event, events.RunStarted):
             self._alone = len(event.hosts) == 1
         if isinstance(event, events.HostEnded) and self._alone:
             return
         text = describe(event)
         if text:
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            # A full disk under the log must not end a run in the middle of a switch.
-            with suppress(OSError):
-                print(f"{stamp} {printable.line(text)}", file=sys.stderr, flush=True)
+            _line(text)
 
     def _is_news(self, event: events.StepProgress) -> bool:
         key = (event.host, event.step)
         now = (event.phase, int((event.fraction or 0.0) * 10))
         return self._told.get(key) != now and self._told.update({key: now}) is None
+
+
+def _line(text: str) -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    # A full disk under the log must not end a run in the middle of a switch.
+    with suppress(OSError):
+        print(f"{stamp} {printable.line(text)}", file=sys.stderr, flush=True)
 
 
 def describe(event: Event) -> str:

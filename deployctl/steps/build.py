@@ -13,7 +13,8 @@ from deployctl.hosts.session import Call
 from deployctl.steps import facts
 from deployctl.steps.builds import building, commits, environments, patches, shared
 from deployctl.steps.builds.environments import BUILD, SHIM, environment_key, job_id, sealed
-from deployctl.steps.delivery import delivery_words
+from deployctl.steps.builds.uv import ensure_uv
+from deployctl.steps.delivery import MakesItself, delivery_words
 from deployctl.steps.facts import BUILD_USER, SOURCE
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
@@ -95,12 +96,15 @@ class BuildStep(Step):
             key = context.release.environment_key
             context.log(f"environment {key} is built and not sealed yet: it is verified again")
             return
-        build = building.Build(self, context, building.ensure_uv(self, context))
+        build = building.Build(self, context, ensure_uv(self, context))
         delivery = context.wanted.deliveries.get(ENVIRONMENT)
         if delivery is not None and delivery.receives:
-            build.finish(shared.install(self, context, build.wish, build.uv))
-        else:
-            build.run()
+            try:
+                build.finish(shared.install(self, context, build.wish, build.uv))
+                return
+            except MakesItself as told:
+                context.log(str(told))
+        build.run()
 
     def prove(self, context: Context) -> Evidence:
         key = context.release.environment_key

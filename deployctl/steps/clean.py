@@ -12,7 +12,7 @@ from deployctl.errors import NotReady, RemoteError, StepError
 from deployctl.hosts.operations import gpu, network, units
 from deployctl.hosts.session import Session
 from deployctl.steps import facts
-from deployctl.steps.facts import RELEASES, SOURCE, UNIT
+from deployctl.steps.facts import GPUS, RELEASES, SOURCE, UNIT
 from deployctl.steps.gpus import clearing, gpu_reset, profile_gpus, settling
 from deployctl.steps.gpus.clean_options import CLEAN, CleanOptions, resets, stops_unit
 from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, in_words, questions, snapshot, tell
@@ -269,18 +269,21 @@ def keeps(wanted: Deployment, answers: Answers) -> bool:
 
 
 def look(context: Context, *more: Question[Any]) -> Answers:
-    """Fresh answers about who is there, from the host and its node at the same time; what cleaning
-    does not change is taken from the answers of the plan."""
+    """Fresh answers about who is there, from the host and its node at the same time, and of the
+    GPUs beside the processes; what cleaning does not change is taken from the answers of the
+    plan."""
     known: dict[str, Any] = {
         key: value for key in KEPT if (value := context.answers.get(key)) is not None
     }
     asked = {question.key: question for question in (*questions(context.wanted), *more)}
     fresh = [question for key, question in asked.items() if key not in known]
-    here = [q for q in fresh if q.where == "host" or context.node is context.session]
-    there = [q for q in fresh if q not in here]
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        node = pool.submit(_ask, context.node, there)
-        return Answers({**known, **_ask(context.session, here), **node.result()})
+    gpus = [q for q in fresh if q.key == GPUS]
+    here = [q for q in fresh if q.key != GPUS and q.where == "host"]
+    there = [q for q in fresh if q not in here and q not in gpus]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        node = [pool.submit(_ask, context.node, part) for part in (gpus, there)]
+        answers = {**known, **_ask(context.session, here)}
+        return Answers({**answers, **{k: v for one in node for k, v in one.result().items()}})
 
 
 def _ask(session: Session, asked: Sequence[Question[Any]]) -> dict[str, Any]:

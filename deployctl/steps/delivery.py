@@ -50,6 +50,15 @@ class Delivery:
         }
 
 
+class MakesItself(Exception):
+    """The producer of an artifact has failed, and this receiver makes it in its place; `delivery`
+    is what it brings to the others."""
+
+    def __init__(self, delivery: Delivery, why: str) -> None:
+        super().__init__(f"{delivery.artifact}: made here, since {why}")
+        self.delivery = delivery
+
+
 def planned_words(document: Mapping[str, Any]) -> str:
     """A delivery's document as a line of a plan."""
     if document["role"] == "receiver":

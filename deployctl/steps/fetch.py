@@ -14,7 +14,7 @@ from deployctl.hosts.operations import files, models
 from deployctl.hosts.session import Call
 from deployctl.hosts.upload import upload
 from deployctl.steps import facts
-from deployctl.steps.delivery import delivery_words
+from deployctl.steps.delivery import MakesItself, delivery_words
 from deployctl.steps.facts import DRAFTER, VIEWS
 from deployctl.steps.identity import ReleasePaths
 from deployctl.steps.interface import (
@@ -166,6 +166,10 @@ class FetchStep(Step):
         folder = f"@/models/{PurePosixPath(str(answer['place'])).name}"
         try:
             told = context.courier.receive(context, role, folder)
+        except MakesItself as instead:
+            context.log(str(instead))
+            context.evidence[role] = instead.delivery.document()
+            return False
         except HostError as error:
             what = error.what.removeprefix(f"{error.host}: ")
             raise self.fail(context, f"the {role}: {what}", error.why, error.next) from error

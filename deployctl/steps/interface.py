@@ -149,7 +149,7 @@ class Courier(Protocol):
 
     def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
         """Wait for an artifact until it lies in a folder of this host: what was measured. Raises
-        `HostError` where it does not come."""
+        `HostError` where it does not come, and `MakesItself` where this host is to make it."""
 
 
 class NoCourier:

@@ -14,7 +14,7 @@ from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import files, network, units
 from deployctl.hosts.session import Call, Session
 from deployctl.steps import facts, job
-from deployctl.steps.builds.building import ensure_uv
+from deployctl.steps.builds.uv import ensure_uv
 from deployctl.steps.identity import PROXY, ROUTER
 from deployctl.steps.interface import (
     Answers,

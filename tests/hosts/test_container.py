@@ -133,7 +133,7 @@ class TestFailures:
         began = time.monotonic()
         with pytest.raises(Unreachable, match="container 129 on h1 is frozen") as caught:
             reach(lab.container.host_settings(via), start=1.5)
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 50
         thaw = {"pct": "pct resume 129", "lxc-attach": "lxc-unfreeze -n 129"}[via]
         assert thaw in caught.value.next
 

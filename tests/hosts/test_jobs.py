@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,28 @@ def test_stall_is_neither_output_nor_cpu(builder: BuildHost) -> None:
     call("jobs.start", id="printing", steps=[shell(printing)], stall=5.0)
     assert call("jobs.follow", id="busy")["state"] == "done"
     assert call("jobs.follow", id="printing")["state"] == "done"
+
+
+def test_time_in_which_the_machine_stood_still_is_no_stall(builder: BuildHost) -> None:
+    call, heartbeat = builder.session.call, builder.root / "jobs/paused/heartbeat"
+    pipe, waits = builder.root / "pipe", shell("mkfifo pipe; read word <pipe")
+    begun = call("jobs.start", id="paused", steps=[waits], stall=8.0)
+    # By then it has seen what there is to move.
+    until(lambda: float(heartbeat.read_text() or 0) > begun["started_at"] + 3)
+    os.kill(begun["pid"], signal.SIGSTOP)
+    time.sleep(9.0)
+    os.kill(begun["pid"], signal.SIGCONT)
+    # Two looks, between which nothing of the job has moved; or it has ended at the first.
+    beats: set[str] = {heartbeat.read_text()}
+
+    def seen() -> bool:
+        beats.add(heartbeat.read_text())
+        return len(beats - {""}) > 2 or call("jobs.state", id="paused")["state"] != "running"
+
+    until(seen)
+    assert call("jobs.state", id="paused")["state"] == "running"
+    pipe.write_text("go\n")
+    assert call("jobs.follow", id="paused")["state"] == "done"
 
 
 def test_limit(builder: BuildHost) -> None:

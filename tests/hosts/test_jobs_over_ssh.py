@@ -22,7 +22,7 @@ while [ ! -e finish ]; do echo working; sleep 0.05; done
 echo finished
 """
 STEPS = [{"phase": "build", "argv": ["sh", "-c", WORK]}]
-LIMITS = Limits(start=60, ping=0.3, dead=5, silence=60)
+LIMITS = Limits(start=60, ping=0.3, dead=8, silence=60)
 
 
 def reach(settings: dict[str, Any]) -> Session:

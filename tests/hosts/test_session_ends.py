@@ -132,6 +132,17 @@ class TestEnds:
             assert other.call("releases.lock", profile="demo", holder={"run": "r2"}, wait=2)
         orphan.close()
 
+    def test_an_agent_that_stood_still_hears_first_what_was_said_meanwhile(
+        self, tmp_path: Path
+    ) -> None:
+        limits = Limits(start=60, ping=0.2, dead=60, silence=5)
+        with start('exec "$@"', tmp_path, limits=limits) as session:
+            os.kill(session.agent["pid"], signal.SIGSTOP)
+            time.sleep(limits.silence + 1)
+            os.kill(session.agent["pid"], signal.SIGCONT)
+            assert session.call("network.listener", port=1)["listening"] is False
+            assert processes.is_alive(session.agent["pid"])
+
     def test_an_orphan_that_is_stuck_ends_too(self, tmp_path: Path) -> None:
         limits = Limits(start=60, ping=60, dead=60, silence=5)
         host = DeafHost('exec "$@"')

@@ -118,4 +118,4 @@ def test_a_server_that_takes_nothing_holds_nobody_up(
                 with pytest.raises(TimeoutError):
                     client.sendall(bytes(64 << 20))
                 began = time.monotonic()
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 50

@@ -17,6 +17,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from deployctl.cli import reference
 from deployctl.cli.app import app
 from deployctl.config.loader import load_profile
 from deployctl.config.search import Place, Search
@@ -127,6 +128,10 @@ def test_help_lists_and_prints_the_pages() -> None:
     listed = CliRunner().invoke(app, ["help"]).stdout
     assert "tutorial " in listed and "proxmox-container " in listed
     assert CliRunner().invoke(app, ["help", "tutorial"]).stdout.startswith("# Tutorial")
+    # The reference is made from the code: a clone has no file of it.
+    assert "exit-codes " in listed and "profile " in listed
+    for name, title in reference.TITLES.items():
+        assert CliRunner().invoke(app, ["help", name]).stdout.startswith(f"# {title}\n"), name
     unknown = CliRunner().invoke(app, ["help", "tutorail"]).exception
     assert isinstance(unknown, UsageError) and "tutorial" in str(unknown)
 

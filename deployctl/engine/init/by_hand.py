@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,9 +29,14 @@ KEYS = {"api-key": "VLLM_API_KEY", "hf-token": "HF_TOKEN"}
 OURS = (
     *("VLLM_", "CUDA_", "NCCL_", "HF_", "HUGGING", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_"),
     *("OMP_", "MKL_", "KMP_", "GLOO_", "LD_", "TRANSFORMERS_", "TOKENIZERS_", "SAFETENSORS_"),
-    *("AWS_", "S3_", "RUNAI_", "MODELSCOPE_", "LMCACHE_", "UCX_", "RAY_", "STAND_IN_"),
+    *("MODELSCOPE_", "LMCACHE_", "UCX_", "RAY_", "STAND_IN_"),
 )
 """Beginnings of the variables that change what a server does; the others of a login do not."""
+STORES = ("AWS_", "S3_", "RUNAI_", "GOOGLE_", "AZURE_")
+"""Beginnings of those that a server reads where its model lies in an object store; a login has them
+for other programs as well."""
+IN_A_STORE = re.compile(r"(s3|gs|az)://|runai_streamer|tensorizer")
+"""In a command line: something is loaded from an object store."""
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
@@ -170,15 +176,16 @@ def given(server: Server, session: Session) -> Given:
 
 def variables(server: Server) -> tuple[dict[str, str], list[str], list[str]]:
     """The variables that a profile keeps, the secrets that it names, and those left out."""
-    process = server.process
-    env = {name: value for name, value in process["env"].items() if _relevant(name)}
-    named = sorted(dict.fromkeys([*exposed(env), *filter(_relevant, server.secrets)]))
+    ours = (*OURS, *(STORES if any(map(IN_A_STORE.search, server.argv)) else ()))
+    env = {name: value for name, value in server.process["env"].items() if _relevant(name, ours)}
+    secrets = [name for name in server.secrets if _relevant(name, ours)]
+    named = sorted(dict.fromkeys([*exposed(env), *secrets]))
     left = [name for name in server.secrets if name not in named]
     return {name: env[name] for name in sorted(env) if name not in named}, named, left
 
 
-def _relevant(name: str) -> bool:
-    return name.startswith(OURS) or name.lower() in PROXIES
+def _relevant(name: str, ours: tuple[str, ...]) -> bool:
+    return name.startswith(ours) or name.lower() in PROXIES
 
 
 def held(state: GpuState, members: Sequence[int]) -> list[int] | None:

@@ -169,7 +169,8 @@ def _serve(given: Given, arguments: Arguments, notes: list[str]) -> Iterator[str
             further[name] = value
     if further:
         yield "args:"
-        yield from (f"  {name}: {_argument(value)}" for name, value in further.items())
+        for name, value in further.items():
+            yield _reasoned(f"  {name}: {_argument(value)}", name, given)
     keyed = "api-key" in arguments.options or "VLLM_API_KEY" in given.secrets
     others = [one for one in given.secrets if not (keyed and one == "VLLM_API_KEY")]
     yield from _variables(env, others, notes)

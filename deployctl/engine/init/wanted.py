@@ -21,6 +21,7 @@ from deployctl.hosts.session import Call, Session
 from deployctl.vllm import json_text
 from deployctl.vllm.drafters import methods
 from deployctl.vllm.serving.fit import Loads
+from deployctl.vllm.serving.parsers import Parsers, parsers
 from deployctl.vllm.serving.proposals import Memory, Proposal, draft_tokens, proposals
 
 LOCAL_ONLY = "127.0.0.1"
@@ -76,7 +77,8 @@ def given(wanted: Wanted, host: HostSettings) -> Given:
         if drafter is not None:
             loads = Loads(target.size, target.config, drafter.size, drafter.config)
         made = list(proposals(loads, _memory(state)))
-    return _given(wanted, host, made, drafter, state, notes)
+    fitting = None if target is None else parsers(wanted.model, target.config)
+    return _given(wanted, host, made, drafter, state, fitting, notes)
 
 
 def _given(
@@ -85,6 +87,7 @@ def _given(
     made: list[Proposal],
     drafter: Seen | None,
     state: GpuState | None,
+    fitting: Parsers | None,
     notes: list[str],
 ) -> Given:
     argv = [wanted.model, "--port", str(wanted.port)]
@@ -93,6 +96,8 @@ def _given(
     reasons = {one.key: one.reason for one in made}
     for one in made:
         argv += [f"--{one.key.replace('_', '-')}", str(one.value)]
+    if fitting is not None:
+        argv += _parsed(fitting, reasons)
     if wanted.drafter or wanted.method:
         method = _method(wanted, drafter, notes)
         tokens = draft_tokens(method, drafter.config if drafter is not None else None)
@@ -108,6 +113,19 @@ def _given(
     gpus = [] if without else list(range(parallel)) if state and state["gpus"] else None
     build = list(installed.build(CPU, notes)) if without else []
     return Given(argv, gpus=gpus, notes=notes, build=build, reasons=reasons)
+
+
+def _parsed(fitting: Parsers, reasons: dict[str, str]) -> list[str]:
+    """The options of the parsers that fit a model."""
+    argv = []
+    if fitting.tools is not None:
+        argv += ["--enable-auto-tool-choice", "--tool-call-parser", fitting.tools]
+        reasons["enable-auto-tool-choice"] = "the model may call tools; needs the parser below"
+        reasons["tool-call-parser"] = fitting.reason
+    if fitting.reasoning is not None:
+        argv += ["--reasoning-parser", fitting.reasoning]
+        reasons["reasoning-parser"] = fitting.reason
+    return argv
 
 
 def _method(wanted: Wanted, drafter: Seen | None, notes: list[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from deployctl.config.host import HostSettings
 from deployctl.config.profile import Profile
 from deployctl.engine.connections.connect import Connected, ask, connect
+from deployctl.engine.inspect import drafter_files
 from deployctl.engine.run import front
 from deployctl.engine.run.next_steps import with_profile
 from deployctl.engine.run.plan import questions, unanswered
@@ -171,57 +172,18 @@ def check_file(
     Without a `method` it is the one that follows from the file. Raises `UsageError` for a folder
     with several drafters of which none can be chosen.
     """
-    chosen, why = _one_of(path, method)
+    chosen, why = drafter_files.one_of(path, method)
     used = in_file(chosen, overrides)
     config = parse(used.text)
-    against = {} if target is None else parse(in_file(_config_json(target)).text)
+    against = {} if target is None else parse(in_file(drafter_files.config_json(target)).text)
     known = several.method_of(config, method)
     if isinstance(known, Check):
         checks = [known]
     else:
         checks = check(config, Circumstances(against, known, tokens))
     if target is None:
-        checks = [_without_target(one) for one in checks]
+        checks = [drafter_files.without_target(one) for one in checks]
     return replace(used, checks=(*why, *checks, *_as_wanted(used)))
-
-
-def _without_target(made: Check) -> Check:
-    """A check that could not compare, with its cause: no target was given."""
-    key = made.message.removeprefix("the target's config has no ")
-    if made.verdict != "unknown" or key == made.message:
-        return made
-    return replace(made, message=f"{key} is not compared: no target was given (--target)")
-
-
-def _one_of(path: Path, method: str | None) -> tuple[Path, tuple[Check, ...]]:
-    """The config.json that is judged of a folder, and why where the folder holds more."""
-    found = dict(_configs(path)) if path.is_dir() else {}
-    if not found:
-        return _config_json(path), ()
-    chosen = several.choice(found, method)
-    why = () if chosen.why is None else (chosen.why,)
-    if chosen.name is None:
-        raise UsageError(
-            f"{path}: several drafters match",
-            "; ".join(one.message for one in why),
-            next=f"name one of them: deployctl drafter check {path / min(filter(None, found))}",
-        )
-    return path / chosen.name / "config.json", why
-
-
-def _configs(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The folder's own config under "", and those one level below that can be read."""
-    if (folder / "config.json").exists():
-        yield "", {}
-    for path in sorted(folder.glob("[!.]*/config.json")):
-        try:
-            yield path.parent.name, parse(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            yield path.parent.name, {}
-
-
-def _config_json(path: Path) -> Path:
-    return path / "config.json" if path.is_dir() else path
 
 
 def set_in_file(path: Path, overrides: Mapping[str, Any], new: bool = False) -> Desired:

@@ -10,6 +10,8 @@ from typing import Any
 from deployctl.errors import UsageError
 from deployctl.vllm.logs import encoded, kinds
 from deployctl.vllm.logs.explanation import Explanation, Kind
+from deployctl.vllm.logs.lines import bare
+from deployctl.vllm.logs.phases import phases_of
 
 SCHEMA = "deployctl.explain/1"
 UNKNOWN, STOPPED = "unknown", "stopped"
@@ -23,6 +25,11 @@ _NEXT = {
     "in serve.env",
     "build": "read the whole log: what stands before its first error",
 }
+SERVING = "serving"
+_HEALTHY = (
+    "see whether it runs: deployctl status --profile P; what killed it: dmesg, journalctl -k, "
+    "docker inspect; how it drafts: deployctl acceptance --log FILE"
+)
 _NO_ERROR = (
     "look at what ended it from outside (journalctl, dmesg, docker inspect); or start again with "
     "VLLM_LOGGING_LEVEL: DEBUG in serve.env"
@@ -46,9 +53,9 @@ def document(text: str, kind: Kind | None) -> dict[str, Any]:
         "schema": SCHEMA,
         "kind": found,
         "cause": explained.cause or UNKNOWN,
-        "summary": explained.sentence if explained.cause else _unknown(found, explained),
-        "evidence": list(explained.evidence),
-        "next": explained.next if explained.cause else _next(found, explained),
+        "summary": explained.sentence if explained.cause else _unknown(found, explained, text),
+        "evidence": list(explained.evidence) or _shown(found, explained, text),
+        "next": explained.next if explained.cause else _next(found, explained, text),
     }
 
 
@@ -63,16 +70,45 @@ def _stopped(text: str) -> str:
     return ending
 
 
-def _unknown(kind: Kind, explained: Explanation) -> str:
+def _unknown(kind: Kind, explained: Explanation, text: str) -> str:
+    if not text.strip():
+        return "the log is empty"
     if kind == "build":
         return explained.sentence
-    if not explained.lines:
-        return "the log shows no error that ended the server"
-    return f"no known cause; it ended with: {explained.lines[0][:200]}"
+    if explained.lines:
+        return f"no known cause; it ended with: {explained.lines[0][:200]}"
+    last = _last_phase(text)
+    if last == SERVING:
+        return (
+            "no error: the server became ready, and the log has no end after that. It runs, or it "
+            "was killed from outside, which leaves no line"
+        )
+    if last:
+        return f"no error: the log ends while the server was {last}"
+    return "the log shows no error, and nothing of a start of vLLM"
 
 
-def _next(kind: Kind, explained: Explanation) -> str:
-    return _NO_ERROR if kind == "server" and not explained.lines else _NEXT[kind]
+def _last_phase(text: str) -> str:
+    """The phase of a start in which the log ends; empty where it has none."""
+    found = [name for line in text.splitlines() for name in phases_of(bare(line))]
+    return found[-1] if found else ""
+
+
+def _shown(kind: Kind, explained: Explanation, text: str) -> list[str]:
+    """The lines that show how far a log without an error goes: ready, and its last one."""
+    if kind != "server" or explained.lines or not _last_phase(text):
+        return []
+    lines = [line for line in text.splitlines() if line.strip()]
+    ready = [line for line in lines if _SERVING.search(line)][-1:]
+    return list(dict.fromkeys([*ready, lines[-1]]))
+
+
+def _next(kind: Kind, explained: Explanation, text: str) -> str:
+    if not text.strip():
+        return "name the log that the server writes: deployctl logs --profile P, journalctl -u UNIT"
+    if kind != "server" or explained.lines:
+        return _NEXT[kind]
+    return _HEALTHY if _last_phase(text) == SERVING else _NO_ERROR
 
 
 def _bytes(path: str) -> bytes:

@@ -118,7 +118,7 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
     models = [_folder(profile.model, MODEL, host)]
     if drafter is not None:
         models.append(_folder(drafter, DRAFTER, host))
-    gpus = profile.serve.gpus
+    gpus = wanted.profile.serve.gpus
     return Exported(
         name=profile.name,
         image=image or _image(profile),

@@ -17,9 +17,14 @@ from deployctl.engine.shipping import carrying
 from deployctl.engine.shipping.needs import Need, able, assign, needs, reach_question
 from deployctl.engine.shipping.orders import Order, Waiting
 from deployctl.errors import DeployError, HostError
-from deployctl.steps.delivery import Delivery
+from deployctl.steps.delivery import Delivery, MakesItself
 from deployctl.steps.interface import Answers, Context, Deployment, Key, Step
 from deployctl.steps.models import sources
+
+
+def _makes(need: Need | None) -> bool:
+    """Whether a host that lacks an artifact could make it."""
+    return need is not None and not need.has and need.makes is not False
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,13 @@ class Meeting:
             every = (one for own in self._deliveries.values() for one in own.values())
             self._orders = {}
             for one in every:
-                order = self._orders.setdefault((one.artifact, one.key), Order(one))
+                able = {host for host, own in found.items() if _makes(own.get(one.artifact))}
+                made = Order(one, able=frozenset(able))
+                order = self._orders.setdefault((one.artifact, one.key), made)
                 order.left |= self._left & {*one.receivers}
-                if one.producer in self._left:
-                    order.fail(None)
+            for order in self._orders.values():
+                if order.delivery.producer in self._left:
+                    self._fail(order, None)
             for context in self._attending.values():
                 self._offer(context)
         return self._orders is not None
@@ -122,7 +130,7 @@ class Meeting:
             for order in (self._orders or {}).values():
                 order.left |= {host} & {*order.delivery.receivers}
                 if order.delivery.producer == host:
-                    order.fail(error)
+                    self._fail(order, error)
             self._changed.notify_all()
 
     # -- as the steps see it -----------------------------------------------------------------
@@ -130,23 +138,28 @@ class Meeting:
     def made(self, context: Context, artifact: str) -> None:
         """An artifact is here and proven."""
         delivery = context.wanted.deliveries[artifact]
-        if delivery.receives:
-            carrying.clear(context, delivery)
-            return
         with self._changed:
-            self._order(delivery).source = context
+            order = self._order(delivery)
+            if order.delivery.producer == context.wanted.host.name:
+                order.source = context
             self._changed.notify_all()
+        if order.source is not context:
+            carrying.clear(context, delivery)
 
     def receive(self, context: Context, artifact: str, folder: str) -> dict[str, Any]:
-        """Wait until it lies there; raises `HostError`. One of those who wait carries it to all."""
+        """Wait until it lies there; raises `HostError`, and `MakesItself` where this host takes the
+        place of a producer that failed. One of those who wait carries it to all."""
         delivery, host = context.wanted.deliveries[artifact], context.wanted.host.name
         context.progress(f"waiting for {delivery.producer}")
         with self._slots.given():
             with self._changed:
                 order = self._order(delivery)
-                order.waiting[host] = Waiting(context, folder)
+                if order.deputy != host:
+                    order.waiting[host] = Waiting(context, folder)
                 self._changed.notify_all()
-                cancel.wait_for(self._changed, lambda: host in order.results or order.due)
+                cancel.wait_for(self._changed, lambda: order.is_over_for(host))
+                if order.deputy == host:
+                    raise MakesItself(replace(order.delivery, host=host), order.why)
                 carries = order.due
                 order.taken = order.taken or carries
             if carries:
@@ -154,7 +167,9 @@ class Meeting:
         result = order.results[host]
         if isinstance(result, HostError):
             raise result
-        return dict(result)
+        # Another one than was planned where that has failed.
+        made_by = {"producer": order.delivery.producer}
+        return {**result, "delivery": {**result["delivery"], **made_by}}
 
     def _carry(self, order: Order) -> None:
         results: Mapping[str, Mapping[str, Any] | HostError] = {}
@@ -170,6 +185,18 @@ class Meeting:
                     order.results[host] = results.get(host, known)
                 self._changed.notify_all()
 
+    def _fail(self, order: Order, error: DeployError | None) -> None:
+        """The producer of an order ends; where another host takes its place, all deliveries say
+        so. Called with the lock."""
+        before = order.delivery
+        order.fail(error)
+        now = order.delivery
+        if now is before:
+            return
+        self._deliveries.get(before.producer, {}).pop(before.artifact, None)
+        for host in (now.producer, *now.receivers):
+            self._deliveries.setdefault(host, {})[now.artifact] = replace(now, host=host)
+
     def _order(self, delivery: Delivery) -> Order:
         assert self._orders is not None, "who has a delivery has agreed on it"
         return self._orders[delivery.artifact, delivery.key]
@@ -183,9 +210,10 @@ class Meeting:
             return
         with self._slots.given(), self._changed:
             cancel.wait_for(self._changed, self._agreed)
+            for order in (self._orders or {}).values():
+                if order.delivery.producer == host:
+                    self._fail(order, error)
             own = [o for o in (self._orders or {}).values() if o.delivery.producer == host]
-            for order in own:
-                order.fail(error)
             self._changed.notify_all()
             cancel.wait_for(self._changed, lambda: all(order.settled for order in own))
         for order in own:

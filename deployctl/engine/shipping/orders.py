@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployctl.errors import DeployError, HostError
@@ -32,6 +32,12 @@ class Order:
     results: dict[str, Mapping[str, Any] | HostError] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
     """Receivers that take no part any more."""
+    able: frozenset[str] = frozenset()
+    """Receivers that could make it themselves."""
+    deputy: str = ""
+    """The receiver that makes it in place of a producer that failed."""
+    why: str = ""
+    """How that producer failed."""
     taken: bool = False
     """Whether somebody carries it out."""
 
@@ -47,10 +53,26 @@ class Order:
         known = self.source is not None or self.failure is not None
         return known and not self.taken and here >= {*self.delivery.receivers}
 
+    def is_over_for(self, host: str) -> bool:
+        """Whether a receiver waits no longer: it has its result, carries it out, or makes it."""
+        return host in self.results or self.due or self.deputy == host
+
     def fail(self, error: DeployError | None) -> None:
-        """The producer has ended without the artifact."""
-        if self.source is None and self.failure is None:
-            self.failure = producer_failed(self.delivery, error)
+        """The producer has ended without the artifact. One receiver that is able to makes it in its
+        place; where a second one fails as well, the fault is not the host's."""
+        if self.source is not None or self.failure is not None:
+            return
+        before = self.delivery
+        fit = [one for one in before.receivers if one in self.able and one not in self.left]
+        if self.deputy or not fit:
+            self.failure = producer_failed(before, error)
+            return
+        self.deputy = fit[0]
+        said = error.what.removeprefix(f"{before.producer}: ") if error else "it ended without"
+        self.why = f"{before.producer} failed: {said}"
+        others = tuple(one for one in before.receivers if one != self.deputy)
+        self.delivery = replace(before, producer=self.deputy, receivers=others, ready=False)
+        self.waiting.pop(self.deputy, None)
 
 
 def producer_failed(delivery: Delivery, error: DeployError | None) -> HostError:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from deployctl.agent.wire.builds import ResolvedSource
 from deployctl.agent.wire.jobs import JobState
 from deployctl.errors import RemoteError, StagingFailed
 from deployctl.hosts.operations import environment, files, jobs
-from deployctl.hosts.upload import upload
 from deployctl.steps import job
 from deployctl.steps.builds import environments, patches
 from deployctl.steps.facts import SOURCE, TOOLS
@@ -24,45 +20,10 @@ from deployctl.vllm.builds.strategies import Choice, SourceFacts
 from deployctl.vllm.builds.wish import Origin
 from deployctl.vllm.logs import build as build_log
 
-TOO_OLD = (0, 8)
-"""uv before this knows neither `venv --clear` nor --torch-backend."""
 PATCH_RECORD = "deployctl-patch.json"
 """In the dist-info of a patched release: the commit whose changes it has."""
 FINAL = {"no-space", "no-network", "no-python", "stopped", "stalled", "lost", "killed"}
 """Failures that another strategy would meet as well, or that no strategy is to blame for."""
-
-
-def ensure_uv(step: Step, context: Context) -> str:
-    """The host's uv; ours is sent to a host that has none, or too old a one."""
-    tools = context.answers[TOOLS]
-    version = _numbers(tools["uv_version"])
-    if tools["uv"] and version is not None and version >= TOO_OLD:
-        return tools["uv"]
-    from uv import find_uv_bin
-
-    ours = Path(find_uv_bin())
-    agent, here = context.session.agent, _this_machine()
-    there = (agent["machine"], tools["libc"].split("-")[0])
-    if there != here:
-        raise step.fail(
-            context,
-            "the host has no uv and ours does not run there",
-            f"it is {' '.join(there)}, this machine is {' '.join(here)}",
-            "install uv on the host: https://docs.astral.sh/uv/",
-        )
-    context.progress("sending uv")
-    path = f"{context.session.root}/tools/uv"
-    upload(context.session, ours, path, 0o755)
-    return path
-
-
-def _numbers(version: str | None) -> tuple[int, ...] | None:
-    parts = (version or "").split(".")[:2]
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
-
-
-def _this_machine() -> tuple[str, str]:
-    return platform.machine(), platform.libc_ver(sys.executable)[0]
 
 
 @dataclass

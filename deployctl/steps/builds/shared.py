@@ -67,7 +67,7 @@ def install(step: Step, context: Context, wish: Wish, uv: str) -> JobState:
         label={
             "key": wish.key,
             "strategy": SHARED,
-            "reason": f"built by {delivery.producer}",
+            "reason": f"built by {told['delivery']['producer']}",
             "commit": told["producer"].get("commit_installed"),
             "merge_base": told["producer"].get("merge_base"),
             "producer": told["producer"],

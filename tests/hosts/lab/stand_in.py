@@ -14,7 +14,7 @@ from deployctl.hosts.session import Limits, Session
 from deployctl.hosts.ways.local import LocalChannel, LocalTransport
 from tests.hosts.lab.namespaces import wait_for
 
-QUICK = Limits(start=60, ping=0.1, dead=3, silence=60)
+QUICK = Limits(start=60, ping=0.1, dead=5, silence=60)
 """Gives its host up soon: for tests of hosts that stop answering."""
 PATIENT = Limits(start=60, ping=4, dead=60, silence=120)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from deployctl.engine.run.events import Event, Listener, StepStarted
 
 STEP = 0.02
-SILENT = 3000
+SILENT = 9000
 """Steps without a byte after which an answer is none: a server that is slow serves all the same.
 Counted, not timed: while the machine stands still, no client waits."""
 REQUEST = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"

@@ -105,7 +105,7 @@ class RayHosts(GroupedHosts):
     def __init__(self, directory: Path, count: int = 2) -> None:
         super().__init__(directory, count)
         self.write(
-            group={"engine": "ray", "tensor_parallel_size": count, "rendezvous": "20s"},
+            group={"engine": "ray", "tensor_parallel_size": count, "rendezvous": "120s"},
             serve={**self._serve(), "stop_grace": "8s"},
         )
         environment = self.root / "environments" / self.make_environment()

@@ -32,6 +32,7 @@ from deployctl.steps.interface import Answers, Deployment
 from deployctl.vllm.fixes.registry import by_name
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
+from tests.hosts.lab.processes import children, is_alive
 
 T = TypeVar("T")
 REPOSITORY = Path(__file__).parents[3]
@@ -122,6 +123,13 @@ class Running(subprocess.Popen[str]):
     def _stands(self) -> bool:
         stat = read_stat(self.pid)
         return stat is None or stat.state in "TZ"
+
+    def kill(self) -> None:
+        """Kill it, and wait until the agents here that it talked to have left: each holds a lock
+        until it hears of that."""
+        agents = children(self.pid)
+        super().kill()
+        wait_for("the end of its agents", lambda: not any(map(is_alive, agents)), LIMIT)
 
     def output(self) -> str:
         """Wait for its end; what it said on stdout."""

@@ -51,7 +51,7 @@ version = "1.0"
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("fleet")
-    with fleet(folder, online=["maker"], offline=["far", "away"]) as made:
+    with fleet(folder, online=["maker", "second"], offline=["far", "away"]) as made:
         yield made
 
 
@@ -89,10 +89,10 @@ def test_hosts_without_internet_get_all_they_need(shared: Fleet) -> None:
     assert model["delivery"]["producer"] == "maker"
     assert Path(model["place"], "model.safetensors").stat().st_size > 3_000_000
     # What was only made to travel is gone; a second run finds nothing to do anywhere.
-    for name in shared.hosts:
+    for name in made:
         left = [path.name for path in (shared.root(name) / "shipping").glob("environment-*")]
         assert left == []
-    assert shared.run().outcome == "unchanged"
+    assert shared.run([*made]).outcome == "unchanged"
 
 
 def test_a_producer_that_fails_is_named_and_nothing_is_touched(shared: Fleet) -> None:
@@ -105,6 +105,22 @@ def test_a_producer_that_fails_is_named_and_nothing_is_touched(shared: Fleet) ->
     assert "maker" in told.what or "maker" in told.why
     assert failed.what in told.why
     assert not list((shared.root("far") / "environments").glob("*"))
+
+
+def test_another_host_takes_the_place_of_a_producer_that_fails(shared: Fleet) -> None:
+    # Where its environment would be made, nothing can be.
+    taken = shared.root("maker") / "environments"
+    taken.mkdir()
+    taken.chmod(0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(taken)], check=True)
+    try:
+        record = shared.run(["maker", "second", "far"], steps=["build", "verify"])
+    finally:
+        subprocess.run(["umount", "-l", str(taken)], check=True)
+    assert host(record, "maker").error is not None
+    assert [host(record, name).error for name in ("second", "far")] == [None, None]
+    assert seal(shared, "far")["evidence"]["build"]["delivery"]["producer"] == "second"
+    assert "environment: made here, since maker failed" in shared.notes()
 
 
 def test_who_has_it_already_sends_it(shared: Fleet) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 from deployctl.agent.core.interface import AgentError, Call
 from deployctl.agent.network import network
+from deployctl.agent.network.relaying import RELAY_WINDOW
+from tests.hosts.lab.ports import free_port
 
 
 @pytest.fixture
@@ -25,12 +27,15 @@ def call(tmp_path: Path) -> Call:
 
 
 class TestListener:
+    """At ports of their own: one that the kernel gives here may be somebody else's as well, at
+    another address."""
+
     @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
     def test_who_listens(self, call: Call, address: str) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         if ":" in address and not Path("/proc/net/if_inet6").exists():
             pytest.skip("no IPv6 here")
-        with socket.create_server((address, 0), family=family) as listener:
+        with socket.create_server((address, free_port()), family=family) as listener:
             found = network.listener(call, listener.getsockname()[1])
         assert found["listening"] is True and found["unknown"] is None
         assert found["addresses"] == [address]
@@ -38,13 +43,13 @@ class TestListener:
 
     def test_nobody(self, call: Call) -> None:
         with socket.socket() as bound:
-            bound.bind(("127.0.0.1", 0))
+            bound.bind(("127.0.0.1", free_port()))
             found = network.listener(call, bound.getsockname()[1])
         assert found["listening"] is False and found["holders"] == []
         assert found["unknown"] is None
 
     def test_everyone_who_holds_the_socket(self, call: Call) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_server(("127.0.0.1", free_port())) as listener:
             child = subprocess.Popen(
                 [sys.executable, "-c", "input()"],
                 stdin=subprocess.PIPE,
@@ -66,7 +71,7 @@ class TestListener:
             return real(path)
 
         real: Callable[[str], list[str]] = os.listdir
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_server(("127.0.0.1", free_port())) as listener:
             monkeypatch.setattr(os, "listdir", refuse)
             found = network.listener(call, listener.getsockname()[1])
         assert found["listening"] is True and found["holders"] == []
@@ -284,7 +289,7 @@ class TestConnect:
         def hear(event: dict[str, Any]) -> None:
             nonlocal got
             got += len(base64.b64decode(event.get("data", "")))
-            if got >= network.RELAY_WINDOW:
+            if got >= RELAY_WINDOW:
                 reached.set()
 
         call = Call(str(tmp_path), hear)
@@ -305,7 +310,7 @@ class TestConnect:
             relaying.start()
             assert reached.wait(60)
             time.sleep(0.2)
-            assert got <= network.RELAY_WINDOW + 32768
+            assert got <= RELAY_WINDOW + 32768
             call.cancelled.set()
             call.inbox.put(None)
             relaying.join(timeout=60)

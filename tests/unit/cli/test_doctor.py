@@ -51,6 +51,12 @@ def test_advice_is_printed_once_and_together() -> None:
     assert [line.split(":")[0].strip() for line in advice[:4]] == ["dev1", "dev2", "dev3", "dev4"]
 
 
+def test_without_a_profile_it_says_how_to_examine_hosts() -> None:
+    done = CliRunner().invoke(app, ["doctor"])
+    assert "hosts were not examined: name a profile" in done.stdout
+    assert "deployctl doctor --profile NAME" in done.stdout
+
+
 def test_what_the_node_lacks(tmp_path: Path) -> None:
     listing = tmp_path / "node.txt"
     listing.write_text("ls: cannot access '/dev/nvidia*': No such file or directory\n")

@@ -53,6 +53,28 @@ def test_stdin_and_a_log_without_an_error() -> None:
     assert run("-", stdin=b"").exit_code == 11
 
 
+CPU_LOGS = FIELD.parents[0] / "vllm_cpu"
+
+
+def test_a_healthy_log_says_how_far_it_goes() -> None:
+    text = (CPU_LOGS / "log-0.32.0-plain.txt").read_text("utf-8")
+    ready = text.partition("Application startup complete.")[0] + "Application startup complete.\n"
+    done = run("-", "--json", stdin=ready)
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["cause"]) == (11, "unknown")
+    assert "the server became ready" in document["summary"] and "status" in document["next"]
+    assert "Application startup complete" in document["evidence"][0]
+    loading = text.partition("Loading weights took")[0]
+    document = json.loads(run("-", "--json", stdin=loading).stdout)
+    assert "the log ends while the server was loading weights" in document["summary"]
+
+
+def test_an_empty_log_is_called_empty() -> None:
+    document = json.loads(run("-", "--json", stdin="\n \n").stdout)
+    assert document["summary"] == "the log is empty"
+    assert "deployctl logs" in document["next"]
+
+
 @pytest.mark.parametrize(
     "encode",
     [

@@ -14,6 +14,7 @@ from deployctl.engine.shipping.meeting import Meeting
 from deployctl.engine.shipping.needs import Need
 from deployctl.engine.shipping.orders import Order
 from deployctl.errors import HostError, StagingFailed
+from deployctl.steps.delivery import MakesItself
 from deployctl.steps.interface import Answers, Context, Deployment
 from tests.unit.engine.test_turns import profile
 
@@ -66,6 +67,10 @@ class Run:
                     result = self.meeting.receive(context, "model", "@/models/m")
                 elif delivery is not None and error is None:
                     self.meeting.made(context, "model")
+            except MakesItself as instead:
+                result = instead
+                if error is None:
+                    self.meeting.made(context, "model")
             except HostError as failed:
                 result = failed
             if error is None:
@@ -101,6 +106,45 @@ def test_a_producer_that_fails_is_told_of(monkeypatch: pytest.MonkeyPatch) -> No
     assert "the disk is full" in found["b"].why and found["b"].next == "free some"
 
 
+def test_another_one_takes_the_place_of_a_producer_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Run(monkeypatch, {"a": MAKES, "b": LACKS, "c": MAKES, "d": MAKES})
+    error = StagingFailed("a", "fetch", "the disk is full", "28", "free some")
+
+    def all_wait() -> bool:
+        orders = run.meeting._orders or {}
+        return [{*order.waiting} for order in orders.values()] == [{"b", "c", "d"}]
+
+    def fails() -> None:
+        """Once all the others wait for it."""
+        with run.meeting._slots.taken():
+            run.settle("a")
+            meeting = run.meeting
+            with meeting._slots.given(), meeting._changed:
+                meeting._changed.wait_for(all_wait, 60)
+        run.meeting.left("a", error)
+
+    jobs = {host: Job(host, lambda host=host: run.work(host)) for host in "bcd"}  # type: ignore[misc]
+    jobs["a"] = Job("a", fails)
+    for job in jobs.values():
+        job.start()
+    found = {host: job.result() for host, job in jobs.items()}
+    assert str(found["c"]) == "model: made here, since a failed: fetch: the disk is full"
+    assert run.carried == [["b", "d"]]
+    assert found["b"] == found["d"] == {"delivery": {"producer": "c"}, "producer": {}}
+    (delivery,) = run.meeting.deliveries("d")
+    assert (delivery.producer, delivery.receivers, delivery.host) == ("c", ("b", "d"), "d")
+    assert run.meeting.deliveries("a") == ()
+
+
+def test_where_a_second_one_fails_the_others_do_not_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch, {"a": MAKES, "b": MAKES, "c": MAKES})
+    wrong = {host: StagingFailed(host, "fetch", f"no such model, {host}") for host in "ab"}
+    found = all_of(run, **wrong)
+    assert isinstance(found["c"], HostError) and "no such model, b" in found["c"].why
+
+
 def test_nobody_waits_where_all_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch, {"a": HAS, "b": HAS})
     assert not run.settle("a").wanted.deliveries
@@ -113,7 +157,7 @@ def test_a_host_that_is_not_reached_keeps_none_waiting(monkeypatch: pytest.Monke
     jobs = [Job(host, lambda host=host: run.work(host)) for host in ("a", "b")]  # type: ignore[misc]
     for job in jobs:
         job.start()
-    assert [job.result() for job in jobs] == [{"delivery": {}, "producer": {}}, None]
+    assert [job.result() for job in jobs] == [{"delivery": {"producer": "b"}, "producer": {}}, None]
     assert run.carried == [["a"]]
 
 
@@ -123,7 +167,7 @@ def test_a_host_that_waited_for_its_lock_shares_if_it_comes_in_time(
     run = Run(monkeypatch, {"a": LACKS, "b": MAKES})
     run.meeting.left("a")  # it waits for another run
     found = all_of(run)  # and has its lock now
-    assert found["a"] is None or found["a"] == {"delivery": {}, "producer": {}}
+    assert found["a"] is None or found["a"]["delivery"] == {"producer": "b"}
 
 
 def test_a_single_host_shares_with_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,22 @@ def server(argv: str, **more: Any) -> Server:
     return by_hand._server("gpu1", process(argv, **more))
 
 
+def test_what_object_stores_need_is_kept_where_one_is_loaded_from() -> None:
+    env = {"AWS_CA_BUNDLE": "/etc/ca.pem", "AWS_REGION": "eu", "VLLM_LOGGING_LEVEL": "INFO"}
+    login = server("/v/bin/python /v/bin/vllm serve m", env=env, secrets=["AWS_SECRET_ACCESS_KEY"])
+    assert by_hand.variables(login) == (
+        {"VLLM_LOGGING_LEVEL": "INFO"},
+        [],
+        ["AWS_SECRET_ACCESS_KEY"],
+    )
+    store = server(
+        "/v/bin/python /v/bin/vllm serve s3://models/m --load-format runai_streamer",
+        env=env,
+        secrets=["AWS_SECRET_ACCESS_KEY"],
+    )
+    assert by_hand.variables(store) == (env, ["AWS_SECRET_ACCESS_KEY"], [])
+
+
 def test_secrets_become_names() -> None:
     found = server(
         "/v/bin/python /v/bin/vllm serve m --api-key *** *** --hf_token=*** --port 8001",
