@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,6 +18,8 @@ from deployctl.engine.ledger.record import RunRecord, StepRecord
 from deployctl.engine.run.coordinator import survey
 from deployctl.engine.run.options import Options
 from deployctl.steps import registry
+from tests.hosts.lab import processes
+from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.served.client import PollingClient
 from tests.hosts.served.host import STALE, ServedHost
 from tests.slow import some
@@ -209,3 +213,49 @@ def test_down_ends_what_sleeps(sleeper: ServedHost) -> None:
     for name in ("stand.front", "stand.blue", "stand.green"):
         assert sleeper.unit(name)["state"] in ("stopped", "absent")
     assert sleeper.up().outcome == "deployed"
+
+
+@pytest.mark.slow
+def test_an_agent_that_is_killed_leaves_it_to_the_next_run(sleeper: ServedHost) -> None:
+    sleeper.up()
+    with sleeper.start("up", "--set", OTHER, stops_at="ready: started") as run:
+        run.told("ready: started")
+        (agent,) = processes.children(run.pid)
+        os.kill(agent, signal.SIGKILL)
+        run.go_on()
+        run.output()
+    assert sleeper.unit("stand.blue")["asleep"]
+    again = sleeper.up(OTHER, lock_wait=300.0)
+    assert again.outcome == "deployed", again.hosts[0].error
+    assert ask(sleeper.port, "/v1/completions", {"model": "tiny", "prompt": "x"}) == 200
+
+
+@pytest.mark.slow
+def test_what_dies_in_its_sleep_is_not_restarted_but_started_again(sleeper: ServedHost) -> None:
+    first = sleeper.up()
+    pid = sleeper.unit("stand.blue")["pid"]
+    with sleeper.start("up", "--set", STALE, "--json", stops_at="acceptance: started") as run:
+        run.told("acceptance: started")
+        os.kill(pid, signal.SIGKILL)
+        wait_for("its end", lambda: sleeper.unit("stand.blue")["state"] == "failed")
+        run.go_on()
+        run.output()
+    assert run.returncode == 10
+    back = sleeper.unit("stand.blue")
+    assert (back["state"], back["restarts"]) == ("running", 0)
+    assert back["release"] == first.hosts[0].release and back["pid"] != pid
+    assert ask(sleeper.port, "/v1/completions", {"model": "tiny", "prompt": "x"}) == 200
+
+
+@pytest.mark.slow
+def test_a_failed_release_that_is_kept_leaves_it_asleep(sleeper: ServedHost) -> None:
+    first = sleeper.up()
+    kept = sleeper.up(STALE, keep_failed=True)
+    assert kept.exit_code == 9, kept.hosts[0]
+    assert sleeper.unit("stand.blue")["asleep"]
+    assert front(sleeper)["leads"] == "green"
+    assert ask(sleeper.port, "/v1/completions", {"model": "tiny", "prompt": "x"}) == 200
+    again = sleeper.up()
+    assert again.exit_code == 0, again.hosts[0].error
+    assert sleeper.unit("stand.blue")["release"] == first.hosts[0].release
+    assert sleeper.unit("stand.green")["state"] == "stopped"

@@ -9,6 +9,7 @@ import pytest
 from deployctl.config.host_patterns import select
 from deployctl.config.profile import Profile
 from deployctl.config.replicas import firsts, grouped
+from deployctl.engine.inspect.exporting import exported
 from deployctl.steps import replicas
 from deployctl.steps.identity import replica_number
 from deployctl.steps.servers import siblings
@@ -85,3 +86,10 @@ def test_what_the_profile_has_not_any_more_is_the_firsts_to_end() -> None:
     assert siblings.surplus(first, known) == ["server-3"]
     assert siblings.surplus(second, known) == []
     assert replica_number("server-3") == 3 and replica_number("blue") is None
+
+
+def test_an_export_has_the_gpus_of_one_and_counts_them_all() -> None:
+    build = {"source": {"release": "0.32.0"}, "target": "cuda"}
+    found = spread({"gpus": [4, 5, 6, 7], "tensor_parallel_size": 2}, build=build)
+    made = exported(found, "image")
+    assert (made.device_ids, made.gpus, made.replicas) == (("4", "5"), 2, 6)
