@@ -106,7 +106,7 @@ def seconds(value: Any) -> Any:
         parts = re.findall(f"({NUMBER})(ms|s|m|h|d)", value)
         if parts and "".join(number + unit for number, unit in parts) == value.replace(" ", ""):
             return sum(float(number) * _UNITS[unit] for number, unit in parts)
-        raise ValueError("write a duration as 90s, 15m or 1h30m")
+        raise ValueError("write a duration as 90s, 15m or 1h30m, or as a number of seconds")
     return value
 
 

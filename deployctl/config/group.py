@@ -30,16 +30,19 @@ ALONE = ("data-parallel-rank", "data-parallel-external-lb", "data-parallel-hybri
 
 
 class GroupSettings(Settings):
-    """One model over all hosts of the profile, the first of which is the head: it answers clients.
-    The ranks start, are judged, become current and go back as one.
+    """One model over all hosts of the profile, or over each `size` of them, the first of which is
+    the head: it answers clients. The ranks start, are judged, become current and go back as one.
 
     nodes: vLLM's own processes on each host · ray: those of a Ray cluster, one node a host.
     """
 
     engine: Literal["nodes", "ray"] = "nodes"
     """What brings the ranks together: vLLM itself, or Ray."""
+    size: int | None = Field(default=None, ge=2)
+    """Hosts of one group, in the order of `hosts`. Several groups are replicas, behind `router`
+    where there is one. All hosts are one group when absent."""
     tensor_parallel_size: int = Field(default=1, ge=1)
-    """GPUs, of all hosts together, that share each layer."""
+    """GPUs, of all hosts of a group together, that share each layer."""
     pipeline_parallel_size: int = Field(default=1, ge=1)
     """Stages, each with a part of the layers."""
     data_parallel_size: int = Field(default=1, ge=1)

@@ -97,6 +97,20 @@ class Profile(Settings):
         """All hosts of the profile, those too that a run leaves out."""
         return self._whole or tuple(self.hosts)
 
+    def grouped(self, name: str) -> tuple[HostSettings, ...]:
+        """The hosts of the group that has a host, the head's first; of itself alone without
+        `group`."""
+        hosts = self.everywhere
+        at = [host.name for host in hosts].index(name)
+        size = 1 if self.group is None else self.group.size or len(hosts)
+        return hosts[at - at % size : at - at % size + size]
+
+    @property
+    def heads(self) -> tuple[HostSettings, ...]:
+        """The first host of each group."""
+        size = 1 if self.group is None else self.group.size or len(self.everywhere)
+        return self.everywhere[::size]
+
     @property
     def ray_version(self) -> str | None:
         """The Ray that must be installed beside vLLM; None where none is needed."""
@@ -252,12 +266,10 @@ class Profile(Settings):
             self._by_ray(group)
         if self.replicas.per_host > 1:
             raise misfit(("replicas", "per_host"), "a group has one rank on each host")
-        if self.router is not None:
-            raise misfit(("router",), "replicas of groups are not supported: leave out router")
-        if "roll" in self.model_fields_set:
-            raise misfit(("roll",), "a group is switched as one: leave out roll")
-        if self.switch.strategy != "recreate":
-            raise misfit(("switch", "strategy"), "a group is switched by recreate alone")
+        if group.size is not None and count % group.size:
+            said = f"the {count} hosts are no groups of {group.size}"
+            raise misfit(("group", "size"), said)
+        self._one_or_more_groups(count // (group.size or count))
         if self.serve.tensor_parallel_size != 1:
             raise misfit(
                 ("serve", "tensor_parallel_size"), "with group, set group.tensor_parallel_size"
@@ -267,6 +279,7 @@ class Profile(Settings):
             raise misfit(("serve", "args", named[0]), named[1])
         if group.elsewhere:
             return
+        count = group.size or count
         if group.world % count:
             sizes = " * ".join(group.sizes)
             raise misfit(("group",), f"{sizes} is {group.world}: no multiple of {count} hosts")
@@ -286,6 +299,16 @@ class Profile(Settings):
                 but = f", not {given!r}" if given else ""
                 said = f"in a group, address: is the IP at which the other hosts reach it{but}"
                 raise misfit(("hosts", index), said)
+
+    def _one_or_more_groups(self, groups: int) -> None:
+        """What does not go with one group alone."""
+        if groups == 1 and self.router is not None:
+            said = "one group over all hosts has no replicas: set group.size, or leave out router"
+            raise misfit(("router",), said)
+        if groups == 1 and "roll" in self.model_fields_set:
+            raise misfit(("roll",), "a group is switched as one: leave out roll")
+        if groups == 1 and self.switch.strategy != "recreate":
+            raise misfit(("switch", "strategy"), "a group is switched by recreate alone")
 
     def _by_ray(self, group: GroupSettings) -> None:
         """What a Ray cluster asks of the rest of the profile."""

@@ -13,6 +13,7 @@ from deployctl.steps.delivery import planned_words
 from deployctl.steps.identity import MAIN
 from deployctl.steps.interface import change_sentence
 from deployctl.steps.routers.words import sentence
+from deployctl.steps.servers import sleeping
 
 HEADS = ("host", "unit", "wave", "outcome", "serves", "cost")
 
@@ -86,11 +87,16 @@ def _seconds(step: Mapping[str, Any]) -> str:
 
 def _detail(step: Mapping[str, Any]) -> str:
     known = registry.steps().get(step["step"])
-    said = known.sentence(step) if known is not None and step["evidence"] else sentence(step)
+    said = known.sentence(step) if known is not None and step["evidence"] else _between(step)
     reason = str(step.get("reason", "")) if step["status"] in ("unchanged", "skipped") else ""
     if said and reason and known is not None and known.is_gate:
         return f"{reason}: {said}"
     return said or reason
+
+
+def _between(step: Mapping[str, Any]) -> str:
+    """What was done between the steps of a playbook."""
+    return sentence(step) or sleeping.sentence(step)
 
 
 def plan_lines(document: Mapping[str, Any]) -> Iterator[str]:

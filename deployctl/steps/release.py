@@ -40,7 +40,9 @@ def release_identity(wanted: Deployment, answers: Answers) -> dict[str, Any]:
         unused = {"ray"} if engine == "nodes" else {"master_port"}
         found["group"] = {
             **profile.group.model_dump(exclude=NOT_GROUPED | unused),
-            "hosts": [(host.member_address, host.interface) for host in profile.everywhere],
+            "hosts": [
+                (host.member_address, host.interface) for host in profile.grouped(wanted.host.name)
+            ],
         }
     return found
 

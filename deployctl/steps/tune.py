@@ -151,6 +151,8 @@ def _refusal(wanted: Deployment, answers: Answers) -> str:
         return "what serves has no drafter: there is nothing to tune"
     if wanted.member is not None:
         return "a model over several hosts has no second server to compare with"
+    if profile.replicas.per_host > 1:
+        return "several replicas share this host: a candidate would be measured beside all of them"
     if unit["state"] not in RUNNING or unit["release"] != releases["current"]:
         return f"the current release does not run: run deployctl up --profile {profile.name}"
     if profile.router is not None and wanted.option(TuneStep.name, INTERRUPT, False):

@@ -83,6 +83,18 @@ def test_the_parser_takes_every_command_of_a_page(name: str) -> None:
         parsed(arguments)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_parser_knows_every_command_in_a_sentence(name: str) -> None:
+    """A sentence may name a command alone, without what it needs; a form with [ ] or | is none."""
+    text = (REPOSITORY / name).read_text("utf-8")
+    for found in re.finditer(r"`(?:\.venv/bin/)?deployctl ([^`\[|]+)`", text):
+        try:
+            parsed(shlex.split(found[1]))
+        except Exception as error:
+            if "Missing parameter" not in str(error):
+                raise AssertionError(f"{found[0]}: {error}") from error
+
+
 def test_the_profiles_of_the_pages_are_valid(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     for page in PAGES:

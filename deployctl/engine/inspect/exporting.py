@@ -79,6 +79,8 @@ class Exported:
     """Where the profile listens, where that is this machine alone; empty for every address."""
     worker: Sequence[str] = ()
     """The argv of a group's other ranks; `replicas` is then the number of all ranks."""
+    groups: int = 1
+    """Copies of the model, each over `replicas` ranks."""
     served_name: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """The options as arguments of vLLM's engine."""
@@ -127,7 +129,8 @@ def exported(profile: Profile, image: str | None, drafter_config: Path | None = 
         gpus=_gpus(profile),
         device_ids=tuple(str(index) for index in gpus or ()),
         models=models,
-        replicas=len(profile.hosts),
+        replicas=len(profile.hosts if profile.group is None else profile.grouped(host.name)),
+        groups=1 if profile.group is None else len(profile.heads),
         secrets={name: one.env for name, one in secrets(wanted).items()},
         drafter_config=_drafter_config(wanted, drafter_config),
         stop_seconds=int(profile.serve.stop_grace) + STOP_MARGIN,
@@ -142,7 +145,7 @@ def _rank(profile: Profile, rank: int) -> Member | None:
     """A rank of the profile's group, wherever that will be; None without a group."""
     if profile.group is None:
         return None
-    hosts = tuple(host.name for host in profile.everywhere)
+    hosts = tuple(host.name for host in profile.grouped(profile.everywhere[0].name))
     return Member(rank, hosts, (HEAD,) * len(hosts), (None,) * len(hosts))
 
 

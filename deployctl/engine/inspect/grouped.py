@@ -47,16 +47,18 @@ def _words(wanted: Deployment, connected: Connected) -> str:
 
 
 def judged(profile: Profile, hosts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The hosts of a group, each healthy only where all are, and `group`: whether all ranks run as
-    they were proven (None: not all hosts were to be asked), and which ended first."""
+    """The hosts of a profile's groups, each healthy only where all of its group are, and `group`:
+    whether all ranks run as they were proven (None: not all hosts were to be asked), and which
+    ended first."""
     if profile.group is None:
         return {"hosts": list(hosts)}
     asked = [host for host in hosts if "error" not in host]
-    whole = len(asked) == len(hosts) and all(host["healthy"] for host in asked)
-    if whole and len(hosts) < len(profile.everywhere):
+    ill = {host["host"] for host in hosts if not host["healthy"]}
+    broken = {one.name for name in ill for one in profile.grouped(name)}
+    if not ill and len(hosts) < len(profile.everywhere):
         return {"hosts": list(hosts), "group": {"whole": None, "first_to_end": None}}
-    shown = [{**host, "healthy": host["healthy"] and whole} for host in hosts]
-    return {"hosts": shown, "group": {"whole": whole, "first_to_end": first_to_end(asked)}}
+    shown = [{**host, "healthy": host["host"] not in broken} for host in hosts]
+    return {"hosts": shown, "group": {"whole": not ill, "first_to_end": first_to_end(asked)}}
 
 
 def first_to_end(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

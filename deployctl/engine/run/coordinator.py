@@ -124,7 +124,8 @@ def run(
     ]
     if routing is not None:
         for worker in workers:
-            worker.replica = Replica(routing, profile, last=_stops(steps))
+            if worker.wanted.role != "worker":
+                worker.replica = Replica(routing, profile, last=_stops(steps))
     with Signals(token), closing(routing) if routing else nullcontext():
         _carry_out(workers, token)
     for host in hosts:
@@ -156,11 +157,12 @@ def _with_router(profile: Profile) -> bool:
 
 def refuse_part(profile: Profile, playbook: Playbook) -> None:
     """Raise `UsageError` for some ranks of a group without the others; any may be stopped."""
-    left_out = [host.name for host in profile.everywhere if host not in profile.hosts]
+    whole = {one.name for host in profile.hosts for one in profile.grouped(host.name)}
+    left_out = sorted(whole - {host.name for host in profile.hosts})
     if profile.group is None or not left_out or _stops(steps_of(playbook)):
         return
     raise UsageError(
-        f"profile {profile.name} is one model over all its hosts, and {', '.join(left_out)} is left"
+        f"profile {profile.name} has a model over several hosts, and {', '.join(left_out)} is left"
         " out",
         next="leave out --host and --limit",
     )

@@ -50,10 +50,17 @@ def placements(profile: Profile) -> tuple[Placement, ...]:
         return tuple(_alone(profile, host) for host in profile.hosts)
     serve = profile.serve
     gpus = None if serve.gpus is None else tuple(serve.gpus)
-    return tuple(
-        Placement(host, SERVER, "worker" if rank else "head", profile.name, rank, serve.port, gpus)
-        for rank, host in enumerate(profile.hosts)
-    )
+    found = []
+    for host in profile.hosts:
+        names = [one.name for one in profile.grouped(host.name)]
+        rank, role = names.index(host.name), _role(names.index(host.name))
+        named = profile.name if len(profile.heads) == 1 else names[0]
+        found.append(Placement(host, SERVER, role, named, rank, serve.port, gpus))
+    return tuple(found)
+
+
+def _role(rank: int) -> Role:
+    return "worker" if rank else "head"
 
 
 def _alone(profile: Profile, host: HostSettings) -> Placement:

@@ -35,7 +35,7 @@ from deployctl.steps.servers.stopping import REQUESTS, stop_named, stop_unit
 from deployctl.vllm.serving.command import drain_seconds
 
 Processes = frozenset[tuple[int, int]]
-SLEEP, WAKE = "sleep", f"{switch.RESTORED}wake"
+SLEEP, WAKE = rules.SLEEP, f"{switch.RESTORED}{rules.WAKE}"
 LEVEL, LOST = 1, 2
 """vLLM's levels of sleep: the weights are kept in host memory, or are lost."""
 POLL = 0.05

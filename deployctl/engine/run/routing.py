@@ -78,7 +78,7 @@ class Routing:
             found, host = self._replicas(), spot.host
             own = [url for url in found if self._is_of(url, spot)]
             others = {url: healthy for url, healthy in found.items() if url not in own}
-            alone = len(self._profile.everywhere) == 1 or last
+            alone = len(self._profile.heads) == 1 or last
             if own and not alone and not any(others.values()):
                 raise HostError(
                     host.name,

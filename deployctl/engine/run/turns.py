@@ -184,6 +184,14 @@ class Turns:
         self._check_failed(self._broken if self._fail_fast else ())
         if self._declined:
             raise HeldBack(self._declined)
+        gone = self._broken_beside(host)
+        if gone:
+            raise HeldBack(f"{', '.join(gone)} failed")
+
+    def _broken_beside(self, host: str) -> list[str]:
+        """Other ranks of a host's group that failed before they could switch."""
+        own = self._group[host]
+        return [one for one in self._broken if one != host and self._group[one] == own]
 
     def _check_failed(self, more: Sequence[str] = ()) -> None:
         failed = [*self._failed, *more]
@@ -195,6 +203,8 @@ class Turns:
     def _comes(self, host: str) -> bool:
         """Whether its wave has come, or never will."""
         if self._failed or (self._fail_fast and self._broken):
+            return True
+        if self._broken_beside(host):
             return True
         if not all(one in self._waiting | self._ended | self._passed for one in self._group):
             return False

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployctl.config.profile import Profile
+from deployctl.engine.run.placement import groups, placements
 from deployctl.engine.run.plan import HostPlan
 from deployctl.engine.strategies.interface import GroupPlan
 from deployctl.engine.strategies.registry import strategy
@@ -17,5 +18,17 @@ def order(profile: Profile, surveyed: Sequence[Mapping[str, Any]]) -> list[list[
     plans: list[HostPlan] = [host["plan"] for host in surveyed if "plan" in host]
     if not how.together:
         return []
-    groups = [GroupPlan(one.host, one.switches, one.current is not None) for one in plans]
-    return [[*wave] for wave in how.waves(groups)]
+    hosts: dict[str, list[HostPlan]] = {}
+    for placed in groups(placements(profile)):
+        found = [one for one in plans if one.host in placed.hosts]
+        if found:
+            hosts[placed.name] = found
+    wanted = [
+        GroupPlan(
+            name,
+            any(one.switches for one in found),
+            all(one.current is not None for one in found),
+        )
+        for name, found in hosts.items()
+    ]
+    return [[one.host for name in wave for one in hosts[name]] for wave in how.waves(wanted)]

@@ -37,7 +37,7 @@ def _set(one: Exported) -> dict[str, Any]:
         "kind": "LeaderWorkerSet",
         "metadata": {"name": dns_label(one.name)},
         "spec": {
-            "replicas": 1,
+            "replicas": one.groups,
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",

@@ -40,7 +40,7 @@ def render(one: Exported) -> str:
 
 
 def _service(one: Exported) -> dict[str, Any]:
-    count = one.replicas
+    count = one.replicas * one.groups
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayService",
@@ -76,7 +76,7 @@ def _application(one: Exported) -> dict[str, Any]:
         "model_loading_config": model,
         "engine_kwargs": dict(one.engine),
         "deployment_config": {
-            "num_replicas": 1,
+            "num_replicas": one.groups,
             "graceful_shutdown_timeout_s": one.stop_seconds,
         },
     }

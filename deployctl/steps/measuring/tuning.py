@@ -56,9 +56,10 @@ class Tuning:
         beside = [*self.context.answers[siblings.UNITS]]
         plain_server.remove_left_over(self.context, beside)
         argv = plain_server.launched(self.context)["argv"]
-        if SPECULATION not in argv:
+        missing = [option for option in (SPECULATION, "--port") if option not in argv]
+        if missing:
             raise self._undecided(
-                "the server was not started with --speculative-config",
+                f"the server was not started with {' and '.join(missing)}",
                 "a server that was adopted may have it in another form",
             )
         with open_client(self.context) if self.beside else nullcontext() as serving:

@@ -22,7 +22,7 @@ def member(profile: Profile, host: str) -> Member | None:
     """A host's part in the profile's group; None where each host serves for itself."""
     if profile.group is None or profile.group.elsewhere:
         return None
-    hosts = profile.everywhere
+    hosts = profile.grouped(host)
     return Member(
         rank=[one.name for one in hosts].index(host),
         hosts=tuple(one.name for one in hosts),
@@ -89,7 +89,7 @@ def processes_here(profile: Profile) -> int:
         return profile.serve.tensor_parallel_size * pipeline
     if profile.group.elsewhere:
         return 0
-    return profile.group.world // len(profile.everywhere)
+    return profile.group.world // len(profile.grouped(profile.everywhere[0].name))
 
 
 def shards(profile: Profile) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from typing import Any
 
 from deployctl.agent.wire.answers import Sleeper
 from deployctl.config.profile import Profile
@@ -12,8 +13,11 @@ from deployctl.steps.facts import GPUS
 from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.gpu_snapshot import GpuSnapshot, snapshot
 from deployctl.steps.interface import Answers, Deployment, Unanswered
+from deployctl.steps.servers import stopping
 from deployctl.vllm.serving.fit import Share
 
+SLEEP, WAKE = "sleep", "wake"
+"""How a record names what becomes of what serves, beside the steps of a playbook."""
 MODE, MIDDLEWARE = "enable-sleep-mode", "middleware"
 GUARD = "deployctl_guard.Guard"
 """The middleware that keeps control endpoints for deployctl, as vLLM imports it."""
@@ -77,7 +81,14 @@ def too_little_left(now: GpuSnapshot, wanted: Deployment) -> Iterator[str]:
             )
 
 
-def in_words(now: Sleeper) -> str:
-    """What it takes what serves to sleep."""
-    size = (now["weights"] or 0) / GIB
-    return f"{size:.1f} GiB of weights into {now['memory'] / GIB:.0f} GiB of host memory"
+def sentence(ended: Mapping[str, Any]) -> str:
+    """What became of the server that served, from a step between those of a playbook."""
+    found: Mapping[str, Any] = ended.get("evidence") or {}
+    if ended["step"] == SLEEP and "asleep" in found:
+        how = f"asleep after {found['seconds']:g} s" if found["asleep"] else "stopped"
+        return ", ".join(
+            part for part in (f"{found['unit']} {how}", stopping.in_words(found)) if part
+        )
+    if ended["step"].endswith(WAKE) and "awake_after" in found:
+        return f"{found['unit']} awake after {found['awake_after']:g} s: {found['why']}"
+    return ""

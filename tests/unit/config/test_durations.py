@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from deployctl.config.base import Duration
+from tests.unit.config.test_routed import profile
 
 DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 PATTERN = DURATION.json_schema()["anyOf"][1]["pattern"]
@@ -38,3 +39,18 @@ def test_what_is_refused(written: str) -> None:
     with pytest.raises(ValidationError):
         DURATION.validate_python(written)
     assert not re.search(PATTERN, written)
+
+
+def test_a_bare_number_is_seconds_in_every_section() -> None:
+    found = profile(
+        router={"port": 9000, "health": {"interval": 5, "timeout": "5"}},
+        roll={"wait": 5},
+        replicas={"drain": "5"},
+        serve={"port": 1, "host": "0.0.0.0", "stop_grace": 5, "liveness": {"interval": 5}},
+    )
+    assert found.router is not None and found.serve.liveness
+    health = found.router.health
+    given = (health.interval, health.timeout, found.roll.wait, found.replicas.drain)
+    assert {*given, found.serve.stop_grace, found.serve.liveness.interval} == {5.0}
+    with pytest.raises(ValidationError, match="or as a number of seconds"):
+        profile(roll={"wait": "soon"})

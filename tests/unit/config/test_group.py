@@ -15,6 +15,8 @@ HOSTS = [
     {"name": "one", "ssh": {"address": "gpu1"}, "address": "10.0.0.1"},
     {"name": "two", "ssh": {"address": "10.0.0.2"}},
 ]
+FOUR = [{"name": f"h{n}", "ssh": {"address": f"10.0.0.{n}"}} for n in range(1, 5)]
+SIZED = {"size": 2, "tensor_parallel_size": 2}
 RAY: dict[str, Any] = {"engine": "ray", "tensor_parallel_size": 2}
 WANTED: dict[str, Any] = {
     "hosts": HOSTS,
@@ -63,6 +65,8 @@ def test_a_group_over_two_hosts(tmp_path: Path) -> None:
             "group.data_parallel_size",
             "use engine nodes",
         ),
+        ({"group": {"size": 3, "tensor_parallel_size": 3}}, "group.size", "no groups of 3"),
+        ({"router": {}, "serve": {"port": 8123, "host": "0.0.0.0"}}, "router", "set group.size"),
         ({"group": {**RAY, "ray": {"ports": "20000-20009"}}}, "group.ray.ports", "30 ports"),
         ({"group": {**RAY, "ray": {"port": 20001}}}, "group.ray.port", "choose another"),
         ({"group": {**RAY, "ray": {"port": 8123}}}, "group.ray.port", "ports of their own"),
@@ -103,3 +107,12 @@ def test_a_cluster_that_is_there_has_one_host_that_serves(tmp_path: Path) -> Non
     ray = {"address": "10.0.0.9:6379", "token": {"env": "RAY_TOKEN"}}
     profile = load(tmp_path, hosts=HOSTS[1:], group={**RAY, "ray": ray})
     assert profile.group.elsewhere
+
+
+def test_several_groups_are_replicas(tmp_path: Path) -> None:
+    serve = {"port": 8123, "host": "0.0.0.0"}
+    profile = load(tmp_path, hosts=FOUR, group=SIZED, serve=serve, router={})
+    assert [host.name for host in profile.grouped("h4")] == ["h3", "h4"]
+    assert [host.name for host in profile.heads] == ["h1", "h3"]
+    assert profile.switch.strategy == "rolling"
+    assert [host.name for host in load(tmp_path).heads] == ["one"]

@@ -12,7 +12,7 @@ from deployctl.agent.wire.answers import Sleeper
 from deployctl.steps.gpus import clearing
 from deployctl.steps.gpus.settling import settled
 from deployctl.steps.interface import Deployment
-from deployctl.steps.servers.sleeping import GIB, NEED, obstacles
+from deployctl.steps.servers.sleeping import GIB, NEED, obstacles, sentence
 from tests.unit.steps.test_clean_plan import answers, gpus, look, plan, process, seen, wanted
 
 SERVES = process(70, comm="VLLM::EngineCor", devices=["nvidia2"], marks=[])
@@ -81,3 +81,26 @@ def test_memory_that_a_look_shows_free_is_not_measured_again() -> None:
 def test_the_next_server_needs_its_share_free_and_no_more() -> None:
     now = seen(resting(0.9), **on_gpu(used=811))
     assert clearing.room(resting(0.9), now) == int(TOTAL - TOTAL * 0.9)
+
+
+@pytest.mark.parametrize(
+    ("step", "evidence", "says"),
+    [
+        ("sleep", {"unit": "blue", "asleep": True, "seconds": 0.07}, "blue asleep after 0.07 s"),
+        (
+            "sleep",
+            {"unit": "blue", "asleep": False, "stopped_requests": {"cut_off": 2}},
+            "blue stopped, 2 requests cut off",
+        ),
+        (
+            "restore-wake",
+            {"unit": "blue", "awake_after": 0.05, "why": "smoke: failed"},
+            "blue awake after 0.05 s: smoke: failed",
+        ),
+        ("switch", {}, ""),
+    ],
+)
+def test_what_became_of_what_served_in_words(
+    step: str, evidence: dict[str, Any], says: str
+) -> None:
+    assert sentence({"step": step, "evidence": evidence}) == says
