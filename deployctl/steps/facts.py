@@ -79,6 +79,7 @@ NO_RELEASES: Releases = {
     "releases": {},
     "environments": {},
     "broken": {},
+    "elsewhere": [],
     "ledger": [],
 }
 NO_UNIT: UnitState = {

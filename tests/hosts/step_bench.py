@@ -36,6 +36,7 @@ NOTHING_DEPLOYED: dict[str, object] = {
     "releases": {},
     "environments": {},
     "broken": {},
+    "elsewhere": [],
     "ledger": [],
 }
 """What `releases.state` says of a host that has none."""

@@ -64,7 +64,8 @@ def state(call: Call, profile: str, unit: str, last: int = LEDGER_TAIL) -> Relea
 
     Value: `current` and `previous` (ids or None), `releases` (id to manifest, None where a
     release was begun and never completed), `environments` (key to seal), `broken` (key of an
-    environment whose seal was broken to why), `ledger` (its last entries, oldest first).
+    environment whose seal was broken to why), `elsewhere` (keys of environments that releases of
+    other profiles run in), `ledger` (its last entries, oldest first).
     """
     seals, broken = _environments(os.path.join(call.root, "environments"))
     releases = call.unit(profile, unit, "releases")
@@ -78,8 +79,23 @@ def state(call: Call, profile: str, unit: str, last: int = LEDGER_TAIL) -> Relea
         },
         "environments": seals,
         "broken": broken,
+        "elsewhere": _elsewhere(call, profile),
         "ledger": ours[-last:],
     }
+
+
+def _elsewhere(call: Call, profile: str) -> List[str]:
+    """Environments of other profiles' releases. An adopted one is a link to where it was made."""
+    top = os.path.realpath(os.path.join(call.root, "environments"))
+    found = set()
+    for other in layout.profiles(call.root):
+        units = layout.units(call.root, other) if other != profile else ()
+        for releases in (call.unit(other, unit, "releases") for unit in units):
+            for name in layout.folders(releases):
+                place = os.path.realpath(os.path.join(releases, name, "environment"))
+                if os.path.dirname(place) == top:
+                    found.add(os.path.basename(place))
+    return sorted(found)
 
 
 def _of(entry: Dict[str, Any]) -> Optional[str]:

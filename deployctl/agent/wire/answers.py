@@ -232,6 +232,7 @@ class Releases(Current):
     releases: Dict[str, Optional[Dict[str, Any]]]
     environments: Dict[str, Optional[Dict[str, Any]]]
     broken: Dict[str, List[str]]
+    elsewhere: List[str]
     ledger: List[Dict[str, Any]]
 
 

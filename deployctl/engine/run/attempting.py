@@ -76,6 +76,7 @@ class Attempting(Asking):
             return
         astray = dead is not None and dead.phase != "staging"
         if not self._goes_back(work, plan, switch.may_restore(work, plan, failure, astray)):
+            self._stop_half_a_group(work, plan, failure)
             self.record.error = interruption.told(work, plan, failure)
             if plan.has(SERVER):
                 self.record.still_serving = interruption.still_serving(work)
@@ -85,6 +86,16 @@ class Attempting(Asking):
             switch.restore(self.run_record, work, plan, failure.what, peers)
         except Cancelled:
             raise interruption.interrupted_twice(work, plan) from None
+
+    def _stop_half_a_group(self, work: Work, plan: HostPlan, failure: DeployError) -> None:
+        """End what a first deployment that was interrupted has begun of a group: its ranks would
+        wait for each other, or serve, and no run would watch them. One server alone goes on."""
+        begun = switch.was_touched(work, plan) and plan.current is None
+        if not begun or self.members.alone or self.options.keep_failed:
+            return
+        if isinstance(failure, Interrupted):
+            with cancel.shielded(), suppress(ConnectionLost, RemoteError):
+                stop_unit(work.connected.session, work.wanted)
 
     @staticmethod
     def _died_going_back(dead: recovery.Dead | None, work: Work, plan: HostPlan) -> bool:

@@ -118,15 +118,17 @@ def _surplus(wanted: Deployment, answers: Answers) -> Iterator[Any]:
 
 
 def _environments(wanted: Deployment, answers: Answers) -> frozenset[str]:
-    """Those of the profile's releases, and the wanted one where it is known."""
+    """Those of the profile's releases, and the wanted one where it is known; none that another
+    profile's releases run in as well: what runs there may be theirs."""
     found = set()
     with suppress(Unanswered):
         found.add(environment_key(wanted, answers))
-    for manifest in known_releases(answers)["releases"].values():
+    known = known_releases(answers)
+    for manifest in known["releases"].values():
         key = ((manifest or {}).get("identity") or {}).get("environment")
         if key:
             found.add(str(key))
-    return frozenset(found)
+    return frozenset(found.difference(known.get("elsewhere", ())))
 
 
 def _blind(answers: Answers) -> Iterator[str]:

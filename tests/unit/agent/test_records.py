@@ -73,6 +73,23 @@ def test_manifests_and_seals(tmp_path: Path) -> None:
         "bad": ["seal.json is damaged"],
         "odd": ["broken.json is damaged"],
     }
+    assert found["elsewhere"] == []
     assert records.strange("releases.state", found) == ""
     told: dict[str, Any] = {**found, "environments": {"e": {"evidence": []}}}
     assert records.strange("releases.state", told) == "environments: evidence is wrong or missing"
+
+
+def test_environments_of_other_profiles_releases(tmp_path: Path) -> None:
+    """An adopted release's environment is a link to where it was made, here below the same root."""
+    for key in ("ours", "both", "made"):
+        (tmp_path / "environments" / key).mkdir(parents=True)
+    (tmp_path / "environments" / "adopted").symlink_to(tmp_path / "environments" / "made")
+    for profile, unit, key in (
+        ("p", "server", "ours"),
+        ("p", "blue", "both"),
+        ("other", "green", "both"),
+        ("hand", "server", "adopted"),
+    ):
+        releases.prepare(call(tmp_path), profile, unit, "r", key)
+    assert releases.state(call(tmp_path), "p", "server")["elsewhere"] == ["both", "made"]
+    assert releases.state(call(tmp_path), "hand", "server")["elsewhere"] == ["both", "ours"]

@@ -64,6 +64,7 @@ RELEASES = {
     },
     "environments": {"e": {"key": "e", "evidence": {"build": {}, "verify": {}}, "knowledge": {}}},
     "broken": {"e": ["x.py is missing"]},
+    "elsewhere": ["f"],
     "ledger": LEDGER,
 }
 WRITES = {"releases.lock": {"held": True}, "releases.record": {"recorded": True, "time": 1.0}}

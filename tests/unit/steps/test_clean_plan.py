@@ -109,7 +109,7 @@ RUNNING = {"state": "running", "members": [{"pid": 5, "start": 50}], "release": 
 def answers(**changes: Any) -> Answers:
     values: dict[str, Any] = {
         "unit": STOPPED,
-        "releases": {"releases": {}, "environments": {}, "broken": {}},
+        "releases": {"releases": {}, "environments": {}, "broken": {}, "elsewhere": []},
         "holders": look(),
         "gpus": gpus(),
         "port": {"listening": False, "holders": []},
@@ -375,3 +375,21 @@ def test_who_draws_with_a_gpu_is_never_stopped() -> None:
     now = snapshot(wanted(scope="gpu"), answers(gpus=state, holders=look(desktop, trainer)))
     assert [v.process.pid for v in now.selection.stop] == [901]
     assert [v.process.pid for v in now.selection.spared] == [900]
+
+
+@pytest.mark.parametrize(("elsewhere", "word"), [([], "ours"), (["e"], "foreign")])
+def test_an_environment_that_others_use_as_well_shows_nothing(
+    elsewhere: list[str], word: str
+) -> None:
+    """Found: a server that another profile had adopted was to be stopped, since it ran in an
+    environment that both had."""
+    marks = [{"kind": "environments", "name": "e", "how": "mapping"}]
+    server = process(7, command=["vllm", "serve"], comm="vllm", marks=marks, devices=["nvidia0"])
+    known = {
+        "releases": {"r": {"identity": {"environment": "e"}}},
+        "environments": {},
+        "broken": {},
+        "elsewhere": elsewhere,
+    }
+    (verdict,) = seen(wanted(), holders=look(server), releases=known).verdicts
+    assert verdict.word == word
