@@ -21,7 +21,12 @@ def register(app: typer.Typer) -> None:
 
 def adopt(
     host: Annotated[
-        str, typer.Argument(metavar="HOST", help="A host file's name, or any name given to ssh.")
+        str,
+        typer.Argument(
+            metavar="HOST",
+            help="A host file's name, or a machine as ssh takes it: HOST, USER@HOST, "
+            "USER@HOST:PORT or ssh://USER@HOST:PORT; an IPv6 address with a port in brackets.",
+        ),
     ],
     pid: Annotated[int | None, typer.Option(metavar="PID", help="The server's process.")] = None,
     port: Annotated[
@@ -65,7 +70,10 @@ def adopt(
                 f"{settings.name} is not a host of {known.name}", next=f"one of: {hosts}"
             )
         settings, texts = named[0], {}
-    found = adopting.adopt(settings, texts, pid=pid, port=port, output=to, name=name, profile=known)
+    with adopting.likely(host):
+        found = adopting.adopt(
+            settings, texts, pid=pid, port=port, output=to, name=name, profile=known
+        )
     document = {
         "schema": SCHEMA,
         "host": settings.name,

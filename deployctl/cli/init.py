@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deployctl.cli import output
-from deployctl.errors import UsageError
+from deployctl.errors import HostError, UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +34,12 @@ def init(
     name: Annotated[str | None, typer.Option(help="The profile's name; else the model's.")] = None,
     ssh: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Serve on this host, as you would name it to ssh."),
+        typer.Option(
+            metavar="HOST",
+            help="Serve on this host: a host file's name, or a machine as ssh takes it: HOST, "
+            "USER@HOST, USER@HOST:PORT or ssh://USER@HOST:PORT; an IPv6 address with a port in "
+            "brackets.",
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -44,10 +51,17 @@ def init(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="With --model: default 8000.")
     ] = None,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline",
+            help="With --model: do not ask the host; vLLM's defaults are left as they are.",
+        ),
+    ] = False,
 ) -> None:
     """Write ./profiles/NAME.yaml, validated, and never over another file. With --model the host is
-    asked for the model's config and its GPUs, and each proposed value has its reason. On a
-    terminal it asks for what is missing.
+    asked for the model's config and its GPUs, and each proposed value has its reason; a host that
+    is not reached is an error, and nothing is written. On a terminal it asks for what is missing.
 
     Examples: deployctl init --from 'vllm serve Qwen/Qwen3-8B --port 8000' --ssh gpu1;
     deployctl init --from compose docker-compose.yml;
@@ -62,7 +76,9 @@ def init(
     host, hosts = adopt.host_named(ssh or "local")
     if source is None:
         assert model is not None, "it was given or asked for"
-        given = wanted.given(wanted.Wanted(model, port or profile_text.PORT, drafter), host)
+        asked = wanted.Wanted(model, port or profile_text.PORT, drafter)
+        with adopt.likely(ssh or host.name), _offline_too():
+            given = wanted.given(asked, host, offline=offline)
         said = f"model {model} on {host.name}"
     elif source in files.READERS:
         if file is None:
@@ -80,6 +96,15 @@ def init(
     for note in made.notes:
         output.warn(note)
     output.note(f"next: deployctl plan --profile {made.name}")
+
+
+@contextmanager
+def _offline_too() -> Iterator[None]:
+    try:
+        yield
+    except HostError as error:
+        error.next = f"{error.next}; nothing was written: init --offline does not ask the host"
+        raise
 
 
 def _text(file: Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from deployctl.config.base import NAME, Duration, Settings
+from deployctl.config.ssh_address import SCHEME, split
 
 SEPARATOR = "/"
 """Between the name of a host and the number of one of its replicas: no host's name has it."""
@@ -17,7 +18,8 @@ class SshSettings(Settings):
     """How to reach a machine by SSH; what is absent comes from the user's ssh_config (`ssh -G`)."""
 
     address: str
-    """Host alias, name or IP address, as one would give it to `ssh`."""
+    """Host alias, name or IP address, as one would give it to `ssh`; USER@HOST:PORT and
+    ssh://USER@HOST:PORT as well, an IPv6 address with a port in brackets."""
     user: str | None = None
     """The user to log in as; ssh_config's when absent."""
     port: int | None = Field(default=None, ge=1, le=65535)
@@ -32,6 +34,23 @@ class SshSettings(Settings):
     """Store the key of a host never seen before. A changed key is refused all the same."""
     connect_timeout: Duration = 10.0
     """Longest wait for each part of connecting: the link, its greeting, a key, a channel."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_parts(cls, given: Any) -> Any:
+        """An address with a port has its parts under keys of their own."""
+        address = given.get("address") if isinstance(given, dict) else None
+        if not isinstance(address, str) or not (address.startswith(SCHEME) or ":" in address):
+            return given
+        parts = split(address)
+        made = {**given, "address": parts.host}
+        for name, value in (("user", parts.user), ("port", parts.port)):
+            if value is None:
+                continue
+            if given.get(name) not in (None, value):
+                raise ValueError(f"address and {name} name different ones; write {name} once")
+            made[name] = value
+        return made
 
 
 class ContainerSettings(Settings):

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from deployctl.config.host import SshSettings
+from deployctl.config.ssh_address import split
 from deployctl.errors import HostError
 
 RESOLVE_LIMIT = 20.0
@@ -194,18 +195,11 @@ def hop(settings: SshSettings, jump: str) -> SshSettings:
     """The settings of a jump host given as `[user@]host[:port]` or `ssh://…`: what the target's
     own settings say about keys and names does not apply to it, as with `ssh -J`; an unknown key is
     stored for that host alone whose file says so."""
-    user, _, place = jump.removeprefix("ssh://").rstrip("/").rpartition("@")
-    if place.startswith("["):
-        host, _, port = place[1:].partition("]")
-        port = port.removeprefix(":")
-    elif place.count(":") == 1:
-        host, _, port = place.partition(":")
-    else:
-        host, port = place, ""
+    parts = split(jump)
     return SshSettings(
-        address=host,
-        user=user or None,
-        port=int(port) if port else None,
+        address=parts.host,
+        user=parts.user,
+        port=parts.port,
         config_file=settings.config_file,
         connect_timeout=settings.connect_timeout,
     )

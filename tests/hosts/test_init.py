@@ -85,14 +85,29 @@ def test_a_pipe_is_never_asked(folder: Path) -> None:
     assert "Model" not in done.stdout
 
 
-def test_a_host_that_is_not_reached_proposes_nothing(folder: Path) -> None:
+def test_a_host_that_is_not_reached_is_an_error_and_nothing_is_written(folder: Path) -> None:
     argv = command("--model", "/models/x", "--ssh", "no-such-host.invalid")
     done = subprocess.run(
         argv, cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
+    assert done.returncode == 4, done.stderr
+    assert "no-such-host.invalid" in done.stderr
+    assert "init --offline" in done.stderr
+    assert [path.name for path in (folder / "profiles").iterdir()] == ["hosts"]
+    assert [path.name for path in (folder / "profiles" / "hosts").iterdir()] == ["here.yaml"]
+
+
+def test_a_host_that_is_not_asked_proposes_nothing(folder: Path) -> None:
+    argv = command("--model", "/models/x", "--ssh", "root@no-such-host.invalid:2222", "--offline")
+    done = subprocess.run(
+        argv, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    assert "nothing is proposed from the host" in done.stderr
-    assert (folder / "profiles" / "x.yaml").exists()
+    assert "nothing is proposed from the host: it was not asked" in done.stderr
+    profile = load_profile(str(folder / "profiles" / "x.yaml"), environ={}).profile
+    (host,) = profile.hosts
+    assert host.ssh is not None
+    assert (host.ssh.user, host.ssh.port) == ("root", 2222)
 
 
 def test_a_folder_that_is_not_there_is_refused_and_nothing_is_written(folder: Path) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deployctl.config import ssh_address
 from deployctl.config.host import HostSettings, SshSettings
 from deployctl.config.loader import list_hosts, load_host
 from deployctl.config.profile import Profile
 from deployctl.config.search import is_path
+from deployctl.config.suggest import nearest
+from deployctl.config.yamltext import scalar
 from deployctl.engine.connections.connect import connect
 from deployctl.engine.init import adopted, by_hand, profile_text, written
+from deployctl.errors import Unreachable, UsageError
 
 ADOPT = "`deployctl adopt`"
-HOST_FILE = "name: {name}\nssh: {{address: {address}}}   # as ssh would take it\n"
+HOST_FILE = "name: {name}\nssh: {ssh}   # more keys: deployctl profile schema host\n"
 
 
 @dataclass(frozen=True)
@@ -29,12 +35,34 @@ class Adopted:
 
 
 def host_named(name: str) -> tuple[HostSettings, dict[str, str]]:
-    """A host file's host, or one of that address; with the text of the host file that it needs."""
-    if is_path(name) or name in {found.name for found in list_hosts()}:
+    """A host file's host, or one of that address, as `ssh_address.split` reads it; with the text of
+    the host file that it needs. Raises `UsageError` where it is neither."""
+    addressed = name.startswith(ssh_address.SCHEME)
+    if not addressed and (is_path(name) or name in {found.name for found in list_hosts()}):
         return load_host(name), {}
-    label = profile_text.label(name.rpartition("@")[2])
-    text = HOST_FILE.format(name=label, address=name)
-    return HostSettings(name=label, ssh=SshSettings(address=name)), {label: text}
+    try:
+        parts = ssh_address.split(name)
+    except ValueError as error:
+        raise UsageError(str(error), next="name a host as ssh takes it") from error
+    given = {"address": parts.host, "user": parts.user, "port": parts.port}
+    given = {key: value for key, value in given.items() if value is not None}
+    label = profile_text.label(parts.host)
+    host = HostSettings(name=label, ssh=SshSettings.model_validate(given))
+    return host, {label: HOST_FILE.format(name=label, ssh=scalar(given))}
+
+
+@contextmanager
+def likely(name: str) -> Iterator[None]:
+    """Name the host file that was probably meant, where a machine is not reached under a name that
+    has no host file."""
+    try:
+        yield
+    except Unreachable as error:
+        known = [found.name for found in list_hosts()]
+        near = None if is_path(name) or name in known else nearest(name, known)
+        if near is not None:
+            error.next = f"did you mean the host file {near}? {error.next}"
+        raise
 
 
 def adopt(

@@ -15,7 +15,7 @@ from deployctl.engine.connections.connect import connect
 from deployctl.engine.init import installed
 from deployctl.engine.init.given import Given
 from deployctl.engine.init.profile_text import label
-from deployctl.errors import HostError, RemoteError, UsageError
+from deployctl.errors import RemoteError, UsageError
 from deployctl.hosts.operations import gpu, hub, models
 from deployctl.hosts.session import Call, Session
 from deployctl.vllm import json_text
@@ -57,20 +57,21 @@ class Seen:
     size: int
 
 
-def given(wanted: Wanted, host: HostSettings) -> Given:
+def given(wanted: Wanted, host: HostSettings, *, offline: bool = False) -> Given:
     """The server that is proposed. The host is asked for the models' configs and its GPUs; what it
-    cannot answer is left to vLLM's defaults, with a note."""
+    cannot answer is left to vLLM's defaults, with a note, and so is all of it where `offline`.
+    Raises `HostError` where the host is not reached."""
     notes: list[str] = []
     state: GpuState | None = None
     target = drafter = None
-    try:
+    if offline:
+        notes.append("nothing is proposed from the host: it was not asked")
+    else:
         with connect(host) as connected:
             session = connected.session
             state = _answer(session, Call(gpu.state), notes)
             target = _seen(session, wanted.model, notes)
             drafter = _seen(session, wanted.drafter, notes) if wanted.drafter else None
-    except HostError as error:
-        notes.append(f"nothing is proposed from the host: {error.what}")
     made: list[Proposal] = []
     if target is not None:
         loads = Loads(target.size, target.config)

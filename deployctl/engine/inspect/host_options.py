@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from deployctl.config.host import HostSettings, SshSettings
 from deployctl.config.loader import list_hosts, load_host
 from deployctl.config.search import is_path
+from deployctl.config.ssh_address import FORMS, SCHEME
+from deployctl.errors import UsageError
 from deployctl.hosts import known_hosts, ssh_options
 from deployctl.hosts.ssh_config import defaults, resolve
 
@@ -25,8 +29,11 @@ def explain(name: str, config_file: str | None) -> dict[str, Any]:
 
 def _settings(name: str, config_file: str | None) -> list[tuple[str, SshSettings]]:
     known = {found.name for found in list_hosts()}
-    if name not in known and not is_path(name):
-        return [(name, SshSettings(address=name, config_file=config_file))]
+    if name.startswith(SCHEME) or (name not in known and not is_path(name)):
+        try:
+            return [(name, SshSettings(address=name, config_file=config_file))]
+        except ValidationError as error:
+            raise UsageError(f"invalid host {name}: write {FORMS}") from error
     found: list[tuple[str, SshSettings]] = []
     host: HostSettings | None = load_host(name)
     while host is not None:

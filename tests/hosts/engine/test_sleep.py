@@ -259,3 +259,17 @@ def test_a_failed_release_that_is_kept_leaves_it_asleep(sleeper: ServedHost) -> 
     assert again.exit_code == 0, again.hosts[0].error
     assert sleeper.unit("stand.blue")["release"] == first.hosts[0].release
     assert sleeper.unit("stand.green")["state"] == "stopped"
+
+
+@pytest.mark.slow
+def test_what_does_not_sleep_goes_on_serving(sleeper: ServedHost) -> None:
+    sleeper.up("serve.env.STAND_IN_FAULT=sleep")
+    pid = sleeper.unit("stand.blue")["pid"]
+    with PollingClient(sleeper.port) as client:
+        failed = sleeper.up(OTHER)
+    error = failed.hosts[0].error
+    assert failed.outcome == "rolled-back" and error is not None
+    assert "it does not sleep: HTTP 500" in error.what
+    assert sleeper.unit("stand.blue")["pid"] == pid and client.gaps == []
+    assert sleeper.unit("stand.green")["state"] in ("absent", "stopped")
+    assert ask(sleeper.port, "/v1/completions", {"model": "tiny", "prompt": "x"}) == 200

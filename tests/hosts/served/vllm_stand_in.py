@@ -9,7 +9,7 @@ Environment: STAND_IN_START (seconds until it listens), STAND_IN_FAULT (`start`:
 listening · `smoke`: answers that are no Python · `hang`: SIGTERM is ignored while it serves ·
 `start N`, `late N`: rank N of a group alone fails, or never comes · `deaf`: its ranks never meet ·
 `gauges`: those of requests read 0, as while a real engine hangs ·
-`wake`: it does not wake),
+`sleep`, `wake`: it does not sleep, or not wake),
 STAND_IN_PACE (JSON: seconds that each answer takes, by the number of draft tokens),
 STAND_IN_TELLS (names of variables whose values it prints), STAND_IN_HANGS (a file: while it exists
 completions never come, as while a real engine hangs).
@@ -223,7 +223,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _turn(self, path: str) -> None:
         """Sleep or wake, as the executor does: an error where the server was not started for it."""
-        if not self.serving.can_sleep or (path == "/wake_up" and FAULT == "wake"):
+        if not self.serving.can_sleep or path[1:].partition("_")[0] == FAULT:
             print("ERROR [core.py:1] RuntimeError: cumem allocator", flush=True)
             self._say(500, "{}")
         elif path == "/sleep":

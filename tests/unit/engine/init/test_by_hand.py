@@ -12,7 +12,7 @@ from deployctl.agent.wire.adoption import ByHand, Package
 from deployctl.engine.init import adopt, by_hand, installed
 from deployctl.engine.init.by_hand import Server
 from deployctl.engine.init.loaded import Source
-from deployctl.errors import HostError, UsageError
+from deployctl.errors import HostError, Unreachable, UsageError
 from deployctl.vllm.serving.arguments import parse
 
 
@@ -163,9 +163,33 @@ def test_a_host_that_has_no_file_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.chdir(tmp_path)
     settings, texts = adopt.host_named("root@gpu-7.example")
     assert settings.ssh is not None
-    assert settings.ssh.address == "root@gpu-7.example"
-    assert yaml.safe_load(texts["gpu-7.example"])["ssh"] == {"address": "root@gpu-7.example"}
+    assert (settings.ssh.address, settings.ssh.user) == ("gpu-7.example", "root")
+    ssh = {"address": "gpu-7.example", "user": "root"}
+    assert yaml.safe_load(texts["gpu-7.example"])["ssh"] == ssh
     assert adopt.host_named("local")[1] == {}
+
+
+def test_a_host_with_a_port_or_as_a_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("root@127.0.0.1:22922", "ssh://root@127.0.0.1:22922"):
+        settings, texts = adopt.host_named(name)
+        ssh = {"address": "127.0.0.1", "user": "root", "port": 22922}
+        assert yaml.safe_load(texts["127.0.0.1"])["ssh"] == ssh
+        assert settings.ssh is not None
+        assert settings.ssh.model_dump(include={*ssh}) == ssh
+    with pytest.raises(UsageError, match="from 1 to 65535, not x"):
+        adopt.host_named("gpu1:x")
+
+
+def test_the_host_file_that_was_probably_meant(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles" / "hosts").mkdir(parents=True)
+    (tmp_path / "profiles" / "hosts" / "mybox.yaml").write_text("ssh: {address: h}\n")
+    with pytest.raises(Unreachable) as refused, adopt.likely("mybxo"):
+        raise Unreachable("mybxo", "no such name", next="check it")
+    assert refused.value.next == "did you mean the host file mybox? check it"
 
 
 def test_the_gpus_that_it_holds() -> None:
