@@ -151,7 +151,8 @@ def _lock(host: HostSettings, connected: Connected, profile: str) -> None:
         if (replica_number(unit) or 1) > 1
     ]
     takes = [lock.take(name, f"gc-{profile}", unit=unit) for name, unit in wanted]
-    for (name, _), answer in zip(wanted, connected.session.ask(takes), strict=True):
+    answers = connected.session.ask(takes)
+    for (name, _), answer in zip(wanted, answers, strict=True):
         if isinstance(answer, RemoteError):
             whose = name if name != profile else ""
             raise lock.held(host.name, answer, False, whose) if answer.kind == "locked" else answer
