@@ -33,7 +33,7 @@ def tune(
             min=2,
             help="Rounds of a candidate at each concurrency: as many requests at once.",
         ),
-    ] = 24,
+    ] = 48,
     interrupt: Annotated[
         bool,
         typer.Option(

@@ -24,7 +24,7 @@ from deployctl.vllm.tuning.speeds import Series
 
 VALUES = (0, 1, 3, 5, 7)
 CONCURRENCIES = (1, 4)
-ROUNDS = 24
+ROUNDS = 48
 ADVICE = "see the candidate's options: deployctl plan, deployctl explain"
 
 
@@ -131,7 +131,8 @@ class Tuning:
         self, argv: Sequence[str], value: int, second: bool = False
     ) -> dict[int, Candidate]:
         """What was measured of one value, by concurrency; why not is in `failed`."""
-        called = f"with {value} draft tokens" if value else "without speculation"
+        tokens = "1 draft token" if value == 1 else f"{value} draft tokens"
+        called = f"with {tokens}" if value else "without speculation"
         own = with_tokens(argv, value, value == self.current)
         self.started += 1
         self.context.log(f"start {self.started}: the same server {called}")
