@@ -189,8 +189,8 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
     except Cancelled:
         error = Interrupted(f"{host}: {step.name}: interrupted")
         seconds = time.monotonic() - began
-        found = context.so_far
-        _ended(work, StepRecord(step.name, "unknown", seconds, found, plan.changes, error=error))
+        so_far = context.so_far
+        _ended(work, StepRecord(step.name, "unknown", seconds, so_far, plan.changes, error=error))
         raise
     except Exception as raised:
         # A bug must not keep a failed release serving: it is rolled back like any failure.

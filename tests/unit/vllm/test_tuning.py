@@ -11,7 +11,6 @@ import pytest
 
 from deployctl.config.loader import load_profile
 from deployctl.steps.measuring import tuned
-from deployctl.steps.measuring import tuning as measuring
 from deployctl.steps.measuring.tuning import Tuning, with_tokens
 from deployctl.vllm.tuning import choice, race, speeds
 from deployctl.vllm.tuning.choice import Candidate, Level
@@ -189,7 +188,8 @@ def test_the_lines_name_the_winner_its_gain_and_what_to_set() -> None:
 
 def test_an_interrupted_measurement_has_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     known = SimpleNamespace(knows_key=lambda key: False)
-    monkeypatch.setattr(measuring.built, "knowledge", lambda context: known)
+    place = "deployctl.steps.measuring.tuning.built.knowledge"
+    monkeypatch.setattr(place, lambda context: known)
     context: Any = SimpleNamespace(
         release=SimpleNamespace(release="r1"),
         wanted=SimpleNamespace(profile=SimpleNamespace(name="demo")),
