@@ -14,6 +14,8 @@ from deployctl.steps.servers.stopping import REQUESTS, in_words
 
 WORDS = {"stopped": "stopped", "absent": "nothing was started yet"}
 """States that are no failure; every other that is not healthy is one."""
+STOPPED = (-9, -15)
+"""Exit statuses of a server that deployctl stopped."""
 HEALTHY = "healthy"
 UNDECIDED = "it answers, and whether it generates is unknown"
 NOT_PASSED = "it answers, and the serving release has NOT passed its gates"
@@ -197,13 +199,13 @@ def _liveness(host: Mapping[str, Any]) -> str:
 
 
 def _exit(host: Mapping[str, Any]) -> str:
-    """How the last process ended, where that is known."""
+    """How the last process ended, where that is known and was not our own signal."""
     last = host["last_exit"]
     if last is None:
         return ""
     status = last["status"]
     how = ""
-    if status is not None:
+    if status is not None and not (host["state"] == "stopped" and status in STOPPED):
         how = f", killed by signal {-status}" if status < 0 else f", status {status}"
     return f"{how}, ended {when(last['time'])}"
 

@@ -15,7 +15,7 @@ from deployctl.engine.ledger import lock
 from deployctl.errors import RemoteError
 from deployctl.hosts.operations import garbage, releases, units
 from deployctl.hosts.session import Call
-from deployctl.steps.identity import replica_number
+from deployctl.steps.identity import MAIN, replica_number
 
 SCHEMA = "deployctl.gc/1"
 UNFINISHED = (".part", ".incoming")
@@ -128,18 +128,8 @@ def collect(profile: Profile, keep: int, dry_run: bool) -> dict[str, Any]:
 def _host(
     host: HostSettings, connected: Connected, profile: str, keep: int, dry_run: bool
 ) -> dict[str, Any]:
-    names = connected.session.call(releases.profiles)
-    # Another profile's run may be about to refer to what is not yet referred to.
-    takes = [lock.take(name, f"gc-{profile}") for name in sorted({*names, profile})]
-    takes += [
-        lock.take(name, f"gc-{profile}", unit=unit)
-        for name in names
-        for unit in connected.session.call(units.listing, profile=name)
-        if (replica_number(unit) or 1) > 1
-    ]
-    for answer in connected.session.ask(takes):
-        if isinstance(answer, RemoteError):
-            raise lock.held(host.name, answer, waits=False) if answer.kind == "locked" else answer
+    if not dry_run:
+        _lock(host, connected, profile)
     found = doomed(connected.session.call(garbage.inventory), profile, keep)
     removed: list[dict[str, Any]] = []
     for one in found:
@@ -147,6 +137,25 @@ def _host(
         removed.append({**vars(one), "error": failure})
     total = sum(one["bytes"] for one in removed if one["error"] is None)
     return {"removed": removed, "bytes": total}
+
+
+def _lock(host: HostSettings, connected: Connected, profile: str) -> None:
+    """Take every profile's lock on a host: another one's run may be about to refer to what is not
+    yet referred to."""
+    names = connected.session.call(releases.profiles)
+    wanted = [(name, MAIN) for name in sorted({*names, profile})]
+    wanted += [
+        (name, unit)
+        for name in names
+        for unit in connected.session.call(units.listing, profile=name)
+        if (replica_number(unit) or 1) > 1
+    ]
+    takes = [lock.take(name, f"gc-{profile}", unit=unit) for name, unit in wanted]
+    answers = connected.session.ask(takes)
+    for (name, _), answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, RemoteError):
+            whose = name if name != profile else ""
+            raise lock.held(host.name, answer, False, whose) if answer.kind == "locked" else answer
 
 
 def _remove(connected: Connected, one: Doomed) -> str | None:

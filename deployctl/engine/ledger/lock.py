@@ -50,11 +50,13 @@ def describe(named: Mapping[str, Any]) -> str:
     return f"run {run}{does} by {who}, pid {pid}"
 
 
-def held(host: str, error: RemoteError, waits: bool = True) -> LockHeld:
-    """The outcome of a run that found the lock taken; `waits` where it could wait for it."""
+def held(host: str, error: RemoteError, waits: bool = True, profile: str = "") -> LockHeld:
+    """The outcome of a run that found the lock taken; `waits` where it could wait for it, `profile`
+    where it is another one's."""
     named = error.detail if isinstance(error.detail, Mapping) else {}
+    whose = f" of profile {profile}" if profile else ""
     return LockHeld(
         f"{host}: another run is in progress, this one is skipped",
-        f"the lock is held by {describe(named)}",
+        f"the lock{whose} is held by {describe(named)}",
         "wait for it to end, or give --lock-wait 10m" if waits else "wait for it to end",
     )

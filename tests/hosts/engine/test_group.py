@@ -12,6 +12,7 @@ import pytest
 
 from deployctl.config.loader import load_playbook
 from deployctl.engine.inspect import status
+from deployctl.engine.ledger import garbage
 from deployctl.engine.run.coordinator import run, survey
 from deployctl.engine.run.options import Options
 from deployctl.errors import UsageError
@@ -88,6 +89,12 @@ def test_a_failed_gate_and_a_rollback_are_of_all_ranks(serving: GroupedHosts) ->
     other = serving.up(OTHER)
     assert other.exit_code == 0 and currents(serving) == [other.hosts[1].release] * 2
     assert other.hosts[0].release != good
+    cleared = garbage.collect(serving.profile(OTHER), 0, False)
+    gone = [
+        {one["name"] for one in host["removed"] if one["kind"] == "releases"}
+        for host in cleared["hosts"]
+    ]
+    assert gone[0] == gone[1] and gone[0] and good not in gone[0], "the failed one, on both"
     back = serving.up(playbook="rollback")
     assert back.exit_code == 0 and currents(serving) == [good, good]
 

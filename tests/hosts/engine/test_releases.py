@@ -134,4 +134,9 @@ def test_gc_does_nothing_while_a_run_is_at_work(served: ServedHost) -> None:
         run.told("ready: started")
         with pytest.raises(LockHeld):
             collect(served.profile(), keep=0, dry_run=False)
+        assert collect(served.profile(), keep=0, dry_run=True)["hosts"][0]["removed"]
+        # What profiles share may be about to be used by another one's run.
+        other = served.profile().model_copy(update={"name": "another"})
+        with pytest.raises(LockHeld, match=f"the lock of profile {served.profile().name} is held"):
+            collect(other, keep=0, dry_run=False)
         run.kill()

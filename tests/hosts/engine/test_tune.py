@@ -35,15 +35,18 @@ def tuned(host: ServedHost, **given: Any) -> RunRecord:
 def test_the_fastest_value_is_found_beside_what_serves(served: ServedHost) -> None:
     assert served.up(paced(PACE)).exit_code == 0
     before, releases = served.unit(), served.releases()
-    record = tuned(served, values=[0, 1, 3])
-    (host,) = record.hosts
-    assert host.error is None, host.error
-    found = host.steps[0].evidence
-    (level,) = found["levels"]
+    # Where the machine stood still in a round, the verdict is unclear, and rightly: measured again.
+    for _ in range(3):
+        (host,) = tuned(served, values=[0, 1, 3]).hosts
+        assert host.error is None, host.error
+        found = host.steps[0].evidence
+        (level,) = found["levels"]
+        if level["verdict"] != "unclear":
+            break
     assert [one["value"] for one in level["candidates"]] == [0, 1, 3, 7]
     assert (level["best"], level["second"], level["verdict"]) == (3, 7, "change")
     gain = level["gain"]
-    # No upper bound: a round in which the machine stood still makes the gain look larger.
+    # No upper bound: such a round of the serving value makes the gain look larger.
     assert 0 < gain["interval"]["low"] <= gain["share"] <= gain["interval"]["high"]
     assert found["propose"] == ["drafter.num_speculative_tokens=3"]
     assert found["beside"] and found["failed"] == []

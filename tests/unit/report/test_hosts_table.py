@@ -148,3 +148,23 @@ def test_liveness_in_a_line(wanted: bool, watched: dict[str, Any] | None, shown:
     liveness = watched and {"on": True, "interval": 30.0, "allowed": 2, **watched}
     one = host("gpu1", liveness=liveness, liveness_wanted=wanted)
     assert f"  liveness  {shown}" in lines(one)
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "shown"),
+    [
+        ("stopped", -9, False),
+        ("stopped", -15, False),
+        ("stopped", 1, True),
+        ("failed", -9, True),
+    ],
+)
+def test_our_own_signal_is_not_shown_as_how_a_server_ended(
+    state: str, status: int, shown: bool
+) -> None:
+    one = host("gpu1", healthy=False, pid=None, state=state) | {
+        "last_exit": {"status": status, "time": NOON}
+    }
+    words = "\n".join(status_lines({"profile": "demo", "hosts": [one]}))
+    assert (f"signal {-status}" in words or f"status {status}" in words) is shown
+    assert "ended" in words
