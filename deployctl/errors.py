@@ -36,7 +36,8 @@ from typing import Any, ClassVar
 class DeployError(Exception):
     """A failure in three lines: what failed, why, and what to do next.
 
-    `why` carries the remote's own words or the tail of a log; `next` is one instruction.
+    `why` carries the remote's own words or the tail of a log; `next` is one instruction, and
+    `next_when_restored` replaces it where the previous release serves again.
     """
 
     exit_code: ClassVar[int] = 1
@@ -46,6 +47,7 @@ class DeployError(Exception):
         self.what = what
         self.why = why
         self.next = next
+        self.next_when_restored = ""
 
     def __str__(self) -> str:
         return "\n".join(line for line in (self.what, self.why, self.next) if line)

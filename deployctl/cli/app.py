@@ -138,10 +138,25 @@ def _tell(error: DeployError) -> None:
 def _usage(error: Any) -> int:
     """A wrong command line, in Typer's own words; as a document too, where one was asked for."""
     error.show()
+    advice = "deployctl --help"
+    missing = error.format_message().startswith("Missing option")
+    if missing and getattr(getattr(error, "param", None), "name", "") == "profile":
+        advice = _profiles(error)
+        output.note(f"  next: {advice}")
     if "--json" in sys.argv:
-        refusal = UsageError(error.format_message(), next="deployctl --help")
+        refusal = UsageError(error.format_message(), next=advice)
         output.say_document(refused(None, refusal))
     return int(error.exit_code)
+
+
+def _profiles(error: Any) -> str:
+    """The profiles that are found, and the command with one of them."""
+    from deployctl.config.search import default_search
+
+    known = [found.name for found in default_search().found("profiles")]
+    example = known[0] if "demo" not in known else "demo"
+    command = error.ctx.info_name if error.ctx is not None else "up"
+    return f"profiles: {', '.join(known)}; for example: deployctl {command} --profile {example}"
 
 
 def _internal(error: Exception) -> int:

@@ -10,6 +10,9 @@ import typer
 
 from deployctl.cli import output
 
+OTHER_NAMES = dict.fromkeys(("errors", "error", "exit", "exit-code", "codes"), "exit-codes")
+"""Words under which a page is looked for, and its name."""
+
 
 def register(app: typer.Typer) -> None:
     """Add this file's command."""
@@ -28,6 +31,7 @@ def show(
     from deployctl.errors import UsageError
 
     found = pages()
+    topic = OTHER_NAMES.get(topic or "", topic)
     if topic is None:
         titles = {name: _title(path) for name, path in found.items()} | reference.TITLES
         width = max(map(len, titles))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from deployctl.config.host import HostSettings
 from deployctl.config.router import ReplicasSettings, RouterSettings
 from deployctl.config.serve import ServeSettings
+from deployctl.config.suggest import did_you_mean
 
 
 def misfits(
@@ -16,7 +17,7 @@ def misfits(
     strategy: str,
     serve: ServeSettings,
     hosts: Sequence[HostSettings],
-) -> Iterator[tuple[tuple[str, ...], str]]:
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """The keys that are to blame, and what to write instead."""
     if router is None:
         return
@@ -26,7 +27,8 @@ def misfits(
         return
     names = [host.name for host in hosts]
     if router.host is not None and router.host not in names:
-        yield ("router", "host"), f"no host of the profile, which has {', '.join(names)}"
+        said = f"no host of the profile, which has {', '.join(names)}"
+        yield ("router", "host"), f"{said}{did_you_mean(router.host, names)}"
         return
     if router.port == serve.port:
         yield ("router", "port"), "serve.port is the replica's; the router needs another port"
@@ -44,7 +46,7 @@ def misfits(
 
 def _unreachable(
     at: HostSettings, serve: ServeSettings, hosts: Sequence[HostSettings]
-) -> Iterator[tuple[tuple[str, ...], str]]:
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
     elsewhere = [host for host in hosts if host.name != at.name]
     if elsewhere and is_loopback(serve.host):
         yield (
@@ -53,12 +55,15 @@ def _unreachable(
             " an address of a private network, or 0.0.0.0",
         )
     known: dict[str, str] = {}
-    for host in hosts:
+    for index, host in enumerate(hosts):
         address = address_of(host, at, serve)
         if address is None:
             yield ("hosts",), f"{host.name} needs address: where the router on {at.name} reaches it"
         elif known.setdefault(address, host.name) != host.name:
-            yield ("hosts",), f"{host.name} and {known[address]} have the same address"
+            # In a host file the error has that file and line.
+            key = ("address",) if host.address else ("ssh", "address") if host.ssh else ()
+            said = f"{host.name} and {known[address]} have the same address, {address}"
+            yield ("hosts", index, *key), said
 
 
 def router_host(router: RouterSettings | None, hosts: Sequence[HostSettings]) -> HostSettings:

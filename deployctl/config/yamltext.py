@@ -79,7 +79,7 @@ def _parsed(text: str, source: str, problems: list[Problem]) -> Value | None:
             loader.dispose()
         return None if node is None else _Reader(source, problems).value(node, None, ())
     except yaml.MarkedYAMLError as error:
-        problem = _syntax_problem(error, source)
+        problem = _syntax_problem(error, text, source)
     except yaml.reader.ReaderError as error:
         problem = _character_problem(error, text, source)
     except RecursionError:
@@ -252,11 +252,32 @@ def _at(value: Value, origin: Origin) -> Value:
     return Value(content, origin, None if value.key is None else origin, value.text)
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     words = ", ".join(part for part in (error.context, error.problem) if part)
+    words = "; ".join(part for part in (words, _in_our_words(error, text)) if part)
     where = Origin(source, mark.line + 1, mark.column + 1) if mark else Origin(source)
     return Problem(where, "", words or "not YAML")
+
+
+def _in_our_words(error: yaml.MarkedYAMLError, text: str) -> str:
+    """What to look at, for errors that PyYAML describes by its own grammar."""
+    problem = error.problem or ""
+    if "'\\t'" in problem or "tab" in problem.split():
+        return "use spaces, not tabs"
+    mark = error.problem_mark
+    if problem.startswith("expected <block end>") and mark is not None:
+        before = list(enumerate(text.splitlines()[: mark.line], 1))
+        full = [(n, line) for n, line in before if line.strip() and line.lstrip()[0] != "#"]
+        number, line = full[-1] if full else (1, "")
+        if len(line) - len(line.lstrip()) != mark.column:
+            return f"the indentation differs from line {number}"
+        return f"it does not continue line {number}: keys and list items ('- ') do not mix"
+    if "mapping values are not allowed" in problem:
+        return "quote a text that has ': ' in it, or correct the indentation"
+    if "could not find expected ':'" in problem:
+        return "a key needs ': ' behind it"
+    return ""
 
 
 def _character_problem(error: yaml.reader.ReaderError, text: str, source: str) -> Problem:

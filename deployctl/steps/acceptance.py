@@ -115,7 +115,12 @@ class AcceptanceStep(Step):
         if differences:
             why = config_sentence(differences)
             again = f"write the wanted config: deployctl up --profile {context.wanted.profile.name}"
-            return AcceptanceFailed(host, self.name, said, why, again, found)
+            failed = AcceptanceFailed(host, self.name, said, why, again, found)
+            failed.next_when_restored = (
+                "the previous release serves; see where this one differed: deployctl diff current "
+                f"{context.release.release[:12]} --profile {context.wanted.profile.name}"
+            )
+            return failed
         why = "\n".join(
             f"{cause['result']}: {cause['cause']} ({cause['reason']})"
             for cause in found["diagnosis"]

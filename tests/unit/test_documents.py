@@ -144,6 +144,7 @@ def test_help_lists_and_prints_the_pages() -> None:
     assert "exit-codes " in listed and "profile " in listed
     for name, title in reference.TITLES.items():
         assert CliRunner().invoke(app, ["help", name]).stdout.startswith(f"# {title}\n"), name
+    assert CliRunner().invoke(app, ["help", "errors"]).stdout.startswith("# Exit codes\n")
     unknown = CliRunner().invoke(app, ["help", "tutorail"]).exception
     assert isinstance(unknown, UsageError) and "tutorial" in str(unknown)
 

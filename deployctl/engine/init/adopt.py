@@ -91,6 +91,7 @@ def adopt(
             draft = profile_text.draft(given, chosen, host.name, f"host {host.name}", ADOPT)
             files = written.files(draft, output, texts)
             profile, notes = written.valid(draft, files), draft.notes
+        notes += by_hand.not_answering(server, session)
         adopted.check(host.name, profile, server, session)
         release = adopted.record(host.name, profile, server, session, drafter)
         # Last: where the record fails, the same command can be given again.

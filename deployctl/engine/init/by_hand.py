@@ -18,7 +18,7 @@ from deployctl.engine.init.given import Given
 from deployctl.engine.init.loaded import Source
 from deployctl.engine.init.profile_text import PORT
 from deployctl.errors import HostError, UsageError
-from deployctl.hosts.operations import adoption, gpu
+from deployctl.hosts.operations import adoption, gpu, network
 from deployctl.hosts.session import Session
 from deployctl.vllm.serving import titles
 from deployctl.vllm.serving.arguments import Arguments, NotUnderstood, parse
@@ -96,8 +96,24 @@ def choose(host: str, found: Sequence[Server], pid: int | None, port: int | None
             "looked for vllm serve and vllm.entrypoints.openai.api_server",
             "start it first, or write a profile from its command: deployctl init --from",
         )
-    what = f"{len(chosen) or 'no'} servers" if pid is port is None else "no such server"
-    raise UsageError(f"{host}: {what} to choose from", listed, "choose one: --port PORT")
+    if not chosen:
+        asked = [f"of pid {pid}"] if pid is not None else []
+        asked += [f"on port {port}"] if port is not None else []
+        there = "; ".join(server.words() for server in found)
+        what = f"no server {' '.join(asked)}; there is: {there}"
+        raise UsageError(f"{host}: {what}", next="choose one: --port PORT")
+    what = f"{len(chosen)} servers to choose from"
+    raise UsageError(f"{host}: {what}", listed, "choose one: --port PORT")
+
+
+def not_answering(server: Server, session: Session) -> list[str]:
+    """A warning for a server that does not listen on its port: it still loads, or hangs."""
+    if session.call(network.listener, port=server.port)["listening"]:
+        return []
+    return [
+        f"nothing listens on port {server.port} yet: the server may still load; before `up`, see "
+        "that it answers"
+    ]
 
 
 def _server(host: str, process: ByHand) -> Server:

@@ -21,7 +21,10 @@ def with_profile(text: str, profile: str) -> str:
 
 def complete(host: HostRecord, profile: str) -> None:
     """Make the advice in a host's failures complete; steps know no profile's name."""
+    others = host.still_serving not in (None, host.release)
     for error in _errors(host):
+        if error.next_when_restored and (host.restored or others):
+            error.next = error.next_when_restored
         error.next = with_profile(error.next, profile)
 
 

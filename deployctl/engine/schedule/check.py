@@ -114,9 +114,10 @@ def daemon() -> Check:
             continue
         if Path(f"/proc/{pid}").exists():
             return Check("cron", "ok", f"the cron daemon runs, pid {pid}")
-    return Check(
-        "cron", "warning", "no running cron daemon was found", "start it: systemctl start cron"
-    )
+    # As sd_booted(3) has it: where systemd is init.
+    managed = Path("/run/systemd/system").is_dir()
+    start = "systemctl start cron" if managed else "service cron start"
+    return Check("cron", "warning", "no running cron daemon was found", f"start it: {start}")
 
 
 def plan(entry: Entry, environ: Mapping[str, str]) -> Check:

@@ -108,6 +108,10 @@ def test_a_wrong_command_line_is_a_document_where_one_was_asked_for(
     document = json.loads(done.stdout)
     assert (done.returncode, document["exit_code"], document["outcome"]) == (2, 2, "failed")
     assert said in document["error"]["what"]
+    if argv == ("up",):
+        assert "demo" in document["error"]["next"]
+        assert "for example: deployctl up --profile demo" in document["error"]["next"]
+        assert document["error"]["next"] in done.stderr
     assert said in done.stderr
     assert deployctl(*argv).stdout == ""
 

@@ -65,6 +65,7 @@ def test_a_run_on_some_hosts_knows_them_all() -> None:
     ("changes", "said"),
     [
         ({"router": {"host": "x"}}, "no host of the profile, which has a, b, c"),
+        ({"router": {"host": "A"}}, "did you mean a?"),
         ({"router": {"port": 8123}}, "serve.port is the replica's"),
         ({"router": {"metrics_port": 8080}}, "needs a port of its own"),
         ({"router": {}, "serve": {"port": 8123}}, "cannot reach 127.0.0.1 of b"),
@@ -106,7 +107,9 @@ def test_two_replicas_need_two_addresses() -> None:
     same = [{"name": name, "ssh": {"address": "x.example"}} for name in ("b", "c")]
     with pytest.raises(ValidationError) as caught:
         profile(router={}, hosts=[{"name": "a", "local": True}, *same])
-    assert "c and b have the same address" in str(caught.value)
+    (error,) = caught.value.errors()
+    assert error["msg"] == "c and b have the same address, x.example"
+    assert error["ctx"]["at"] == ("hosts", 2, "ssh", "address")
 
 
 def test_what_others_run_is_not_checked() -> None:

@@ -88,6 +88,24 @@ def test_broken_yaml_is_told_with_its_place(text: str, why: str) -> None:
     assert error.value.why.startswith(why)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 1\n\tb: 2\n", "use spaces, not tabs"),
+        ("a:\n    b: 1\n  c: 2\n", "the indentation differs from line 2"),
+        ("a:\n    b: 1\n\n    # c\n  c: 2\n", "the indentation differs from line 2"),
+        ("a:\n  - x\n y: 2\n", "the indentation differs from line 2"),
+        ("a: 1\n- b\n", "it does not continue line 1: keys and list items ('- ') do not mix"),
+        ("a: b: c\n", "quote a text that has ': ' in it, or correct the indentation"),
+        ("a: 1\nb\nc: 2\n", "a key needs ': ' behind it"),
+    ],
+)
+def test_broken_yaml_is_described_in_our_words(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(text, "t.yaml", [])
+    assert words in error.value.why
+
+
 def test_aliases_that_multiply_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,8 +139,10 @@ def test_the_one_that_is_meant() -> None:
         by_hand.choose("gpu1", both, None, None)
     assert "port 8000" in asked.value.why
     assert "port 8001" in asked.value.why
-    with pytest.raises(UsageError, match="no such server"):
+    with pytest.raises(UsageError, match="no server of pid 3; there is: pid 1, port 8000"):
         by_hand.choose("gpu1", both, 3, None)
+    with pytest.raises(UsageError, match="no server on port 8601; there is: pid 1, port 8000"):
+        by_hand.choose("gpu1", both, None, 8601)
     with pytest.raises(UsageError, match="no vLLM server"):
         by_hand.choose("gpu1", [], None, None)
 
@@ -190,6 +193,15 @@ def test_the_host_file_that_was_probably_meant(
     with pytest.raises(Unreachable) as refused, adopt.likely("mybxo"):
         raise Unreachable("mybxo", "no such name", next="check it")
     assert refused.value.next == "did you mean the host file mybox? check it"
+
+
+@pytest.mark.parametrize("listening", [True, False])
+def test_a_server_that_still_loads_is_a_warning(listening: bool) -> None:
+    session: Any = SimpleNamespace(call=lambda operation, port: {"listening": listening})
+    found = by_hand.not_answering(server("vllm serve m --port 8600"), session)
+    assert [note.split(" yet: ")[0] for note in found] == (
+        [] if listening else ["nothing listens on port 8600"]
+    )
 
 
 def test_the_gpus_that_it_holds() -> None:
