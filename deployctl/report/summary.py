@@ -26,9 +26,10 @@ def lines(document: Mapping[str, Any], width: int | None = None) -> Iterator[str
         yield from columns([*map(_row, document["hosts"])], HEADS, width, ("unit", "cost"))
         yield ""
     for host in document["hosts"]:
-        release = host["release"] or "unknown"
+        current = None if host["release"] else host.get("previous")
+        release = host["release"] or current or "unknown"
         wave = f"  wave {host['wave']}" if host.get("wave") else ""
-        yield f"{host['host']}  release {release}{wave}"
+        yield f"{host['host']}  {'current ' if current else ''}release {release}{wave}"
         for step in host["steps"]:
             what = f"{step['step']:<11} {step['status']:<10}"
             yield f"  {what} {_seconds(step)}{_detail(step)}".rstrip()

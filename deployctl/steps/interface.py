@@ -185,6 +185,8 @@ class Context:
     """The other ranks of its group."""
     base_url: Callable[[], str] = lambda: ""
     """An URL at which the served port can be reached from here (a tunnel where needed)."""
+    so_far: Evidence = field(default_factory=dict)
+    """What this step has measured until it was interrupted, or lost its connection."""
 
 
 class NoOptions(Settings):

@@ -56,6 +56,11 @@ def resolve(profile: str, releases: Releases, named: str) -> str:
     if len(matching) == 1:
         return str(matching[0])
     known = ", ".join(complete) or "none"
+    begun = [name for name in releases["releases"] if name.startswith(named)]
+    if not matching and begun and named not in (PREVIOUS, "current"):
+        what = "; ".join(f"{name} {_never_complete(name, releases)}" for name in begun)
+        what = f"{what}; no run rolls back to {'it' if len(begun) == 1 else 'them'}"
+        raise UsageError(f"profile {profile}: {what}", next=f"releases to go back to: {known}")
     if matching:
         what = f"{len(matching)} releases begin with {named}"
     elif named == PREVIOUS:
@@ -63,6 +68,14 @@ def resolve(profile: str, releases: Releases, named: str) -> str:
     else:
         what = f"no release {named}"
     raise UsageError(f"profile {profile}: {what}", next=f"releases to name: {known}")
+
+
+def _never_complete(release: str, releases: Releases) -> str:
+    """Why a release has no manifest, as the ledger has it."""
+    for entry in reversed(releases["ledger"]):
+        if entry.get("kind") == "end" and entry.get("release") == release and entry.get("failed"):
+            return f"failed {', '.join(map(str, entry['failed']))}"
+    return "was never complete"
 
 
 def previous_deployment(

@@ -153,6 +153,7 @@ class Asking:
     def _pin(self, connected: Connected, answers: Answers, release: str) -> Answers:
         """Turn to an earlier release: nothing is staged for it, and its questions are its own."""
         current = answers[RELEASES]["current"]
+        self.record.previous = current
         if not self.members.alone:
             release = self._agreed(answers, release)
         self.wanted = rollback.pin(self.wanted, answers[RELEASES], release)

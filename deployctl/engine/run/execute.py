@@ -177,7 +177,7 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
         error, evidence = found, found.evidence
         status = "unknown" if isinstance(raised, Undecided) else "failed"
     except ConnectionLost as raised:
-        error, evidence, status = raised, {}, "unknown"
+        error, evidence, status = raised, context.so_far, "unknown"
     except PeerFailed as raised:
         what = f"{raised.host} failed first: {raised.words}"
         error = step.fail(context, what, TOGETHER, SEE)
@@ -189,7 +189,8 @@ def _carried_out(work: Work, step: Step, plan: Plan) -> StepRecord:
     except Cancelled:
         error = Interrupted(f"{host}: {step.name}: interrupted")
         seconds = time.monotonic() - began
-        _ended(work, StepRecord(step.name, "unknown", seconds, {}, plan.changes, error=error))
+        so_far = context.so_far
+        _ended(work, StepRecord(step.name, "unknown", seconds, so_far, plan.changes, error=error))
         raise
     except Exception as raised:
         # A bug must not keep a failed release serving: it is rolled back like any failure.

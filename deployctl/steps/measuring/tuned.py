@@ -10,7 +10,8 @@ HEAD = "  draft tokens  tokens/s  serving then  against the fastest      length 
 
 def sentence(evidence: Mapping[str, Any]) -> str:
     """What came of it, in one line."""
-    return "; ".join(_won(level, evidence["current"]) for level in evidence["levels"])
+    found = "; ".join(_won(level, evidence["current"]) for level in evidence["levels"])
+    return found if evidence.get("complete", True) else f"so far: {found}"
 
 
 def lines(evidence: Mapping[str, Any]) -> Iterator[str]:
@@ -26,7 +27,12 @@ def lines(evidence: Mapping[str, Any]) -> Iterator[str]:
             )
     for one in evidence["failed"]:
         yield f"{_called(one['value'])}: not measured: {one['why'].splitlines()[0]}"
-    yield from _proposal(evidence)
+    if evidence.get("complete", True):
+        yield from _proposal(evidence)
+        return
+    known = {one["value"] for level in evidence["levels"] for one in level["candidates"]}
+    missing = [_called(one) for one in evidence["values"] if one not in known]
+    yield f"nothing was changed; interrupted before {', '.join(missing) or 'the end'}"
 
 
 def _proposal(evidence: Mapping[str, Any]) -> Iterator[str]:

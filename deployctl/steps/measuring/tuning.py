@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 
+from deployctl.cancel import Cancelled
 from deployctl.config.checks import AcceptanceSettings
 from deployctl.errors import Undecided
 from deployctl.steps.builds import built
@@ -44,6 +45,10 @@ class Tuning:
     """Why a candidate could not be measured."""
     serving: Client | None = None
     """What serves, where that runs beside the candidates."""
+    under_way: dict[int, Candidate] = field(default_factory=dict)
+    """What was measured of the candidate under way, by concurrency."""
+    started: int = 0
+    """How many servers were started."""
 
     @property
     def current(self) -> int:
@@ -65,18 +70,41 @@ class Tuning:
         with open_client(self.context) if self.beside else nullcontext() as serving:
             self.serving = serving
             self.candidates = {concurrency: [] for concurrency in self.concurrencies}
-            again = self._in_turn(argv)
+            self.context.log(self._ahead())
+            try:
+                again = self._in_turn(argv)
+            except Cancelled:
+                self.context.so_far.update(self.so_far())
+                raise
         return self._evidence(again)
+
+    def _ahead(self) -> str:
+        """What is going to be started, in a line."""
+        values = self.values[1:] if self.beside else (*self.values, self.current)
+        starts = len(values) if self.beside else len(values) + 1
+        numbers = ", ".join(map(str, values))
+        if self.beside:
+            return f"{starts} server starts beside what serves, with {numbers} draft tokens"
+        return f"{starts} server starts: with {numbers} draft tokens, then what served"
+
+    def so_far(self) -> Evidence:
+        """What an interrupted measurement has found; nothing is proposed from it."""
+        for concurrency, one in self.under_way.items():
+            self._take(concurrency, one)
+        return {**self._evidence({}), "complete": False, "propose": []}
 
     def _in_turn(self, argv: Sequence[str]) -> dict[int, Candidate]:
         """Measure every candidate; the serving value's second measurement, by concurrency."""
         for value in self.values[1:] if self.beside else self.values:
-            for concurrency, found in self._candidate(argv, value).items():
-                self._take(concurrency, found)
+            found = self._candidate(argv, value)
+            self.under_way = {}
+            for concurrency, one in found.items():
+                self._take(concurrency, one)
         if self.beside or self.current in self.failed:
             self._refuse_unmeasured()
             return {}
         again = self._candidate(argv, self.current, second=True)
+        self.under_way = {}
         self._refuse_unmeasured()
         return again
 
@@ -106,20 +134,27 @@ class Tuning:
         tokens = "1 draft token" if value == 1 else f"{value} draft tokens"
         called = f"with {tokens}" if value else "without speculation"
         own = with_tokens(argv, value, value == self.current)
+        self.started += 1
+        self.context.log(f"start {self.started}: the same server {called}")
         with ExitStack() as stack:
             server = plain_server.second_server(self.context, self.step.name, own, called, ADVICE)
             try:
                 client = stack.enter_context(server)
-                return self._asked(client, value, called, whole=value == self.current or second)
+                found = self._asked(client, value, called, whole=value == self.current or second)
+                self.context.log(f"{called}: {_speeds(found)}")
+                return found
             except Unusable as error:
                 self.failed[value] = str(error)
             except Undecided as error:
                 self.failed[value] = f"{error.what}: {error.why}" if error.why else error.what
+            self.under_way = {}
         self.context.log(f"{called}: {self.failed[value]}")
         return {}
 
     def _asked(self, client: Client, value: int, called: str, whole: bool) -> dict[int, Candidate]:
         found: dict[int, Candidate] = {}
+        if value not in {one.value for known in self.candidates.values() for one in known}:
+            self.under_way = found
         for concurrency in self.concurrencies:
             show = self._shown(f"{called}, {concurrency} at once")
             known = self.candidates[concurrency]
@@ -154,6 +189,8 @@ class Tuning:
     def _evidence(self, again: dict[int, Candidate]) -> Evidence:
         levels = []
         for concurrency, candidates in self.candidates.items():
+            if self.current not in {one.value for one in candidates}:
+                continue  # interrupted before there was anything to compare with
             second = again.get(concurrency)
             twice = None if second is None else second.series
             level = Level(concurrency, self.current, candidates, twice)
@@ -161,6 +198,8 @@ class Tuning:
         values = choice.chosen(levels, self.current)
         known = built.knowledge(self.context).knows_key(SCHEDULE)
         return {
+            "complete": True,
+            "values": sorted(self.values),
             "release": self.context.release.release,
             "current": self.current,
             "beside": self.beside,
@@ -176,6 +215,14 @@ class Tuning:
     def _undecided(self, what: str, why: str) -> Undecided:
         host = self.context.wanted.host.name
         return Undecided(host, self.step.name, what, why, "fix the cause shown above and retry")
+
+
+def _speeds(found: Mapping[int, Candidate]) -> str:
+    """A candidate's speeds in a line."""
+    return ", ".join(
+        f"{speeds.speed(one.series.own, concurrency):.1f} tokens/s at {concurrency} at once"
+        for concurrency, one in found.items()
+    )
 
 
 def with_tokens(argv: Sequence[str], tokens: int, current: bool) -> list[str]:

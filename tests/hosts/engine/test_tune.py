@@ -84,8 +84,21 @@ def test_an_interrupt_brings_back_what_served(served: ServedHost) -> None:
         running.send_signal(signal.SIGINT)
         (host,) = json.loads(running.output())["hosts"]
     assert running.returncode == 130
-    assert host["gaps"] and "proven ready" in host["error"]["why"]
+    assert host["gaps"] and "proven ready; nothing was changed" in host["error"]["why"]
+    assert host["error"]["next"] == "measure again: deployctl tune --profile stand"
     _serves_again(served, before)
+
+
+@pytest.mark.slow
+def test_an_interrupt_shows_what_was_measured(served: ServedHost) -> None:
+    assert served.up(paced(PACE)).exit_code == 0
+    argv = ("tune", "--values", "1,3", "--rounds", "12", "--concurrency", "1", "--json")
+    with served.start(*argv) as running:
+        running.told("with 1 draft tokens, 1 at once")
+        running.send_signal(signal.SIGTERM)
+        (host,) = json.loads(running.output())["hosts"]
+    (level,) = host["steps"][0]["evidence"]["levels"]
+    assert [one["value"] for one in level["candidates"]] == [3, 7]
 
 
 @pytest.mark.slow

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from deployctl.config.loader import load_profile
 from deployctl.steps.measuring import tuned
-from deployctl.steps.measuring.tuning import with_tokens
+from deployctl.steps.measuring.tuning import Tuning, with_tokens
 from deployctl.vllm.tuning import choice, race, speeds
 from deployctl.vllm.tuning.choice import Candidate, Level
 from deployctl.vllm.tuning.speeds import Sample, Series
@@ -183,3 +184,31 @@ def test_the_lines_name_the_winner_its_gain_and_what_to_set() -> None:
     assert "4 at once: 7 draft tokens stays, +" in said
     one = {**evidence, "chosen": [{"concurrency": 1, "value": 5}], "propose": ["a.b=[[1, 2, 3]]"]}
     assert "deployctl up -p mine --set 'a.b=[[1, 2, 3]]'" in "\n".join(tuned.lines(one))
+
+
+def test_an_interrupted_measurement_has_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = SimpleNamespace(knows_key=lambda key: False)
+    place = "deployctl.steps.measuring.tuning.built.knowledge"
+    monkeypatch.setattr(place, lambda context: known)
+    context: Any = SimpleNamespace(
+        release=SimpleNamespace(release="r1"),
+        wanted=SimpleNamespace(profile=SimpleNamespace(name="demo")),
+    )
+    one = Tuning(cast(Any, None), context, (7, 3, 1), (1, 4), ROUNDS, 0.95, beside=True)
+    one.candidates = {1: [], 4: []}
+    one.under_way = {1: Candidate(3, series(200, 2, beside=100))}
+    found = one.so_far()
+    assert [level["concurrency"] for level in found["levels"]] == [1]
+    assert [each["value"] for each in found["levels"][0]["candidates"]] == [3, 7]
+    assert found["propose"] == [] and not found["complete"]
+    assert tuned.sentence(found).startswith("so far: 1 at once: 3 draft tokens is fastest")
+    *_, last = tuned.lines(found)
+    assert last == "nothing was changed; interrupted before 1 draft token"
+
+
+def test_the_starts_are_counted_before_the_first() -> None:
+    beside = Tuning(cast(Any, None), cast(Any, None), (7, 3, 1), (1,), ROUNDS, 0.95, beside=True)
+    assert beside._ahead() == "2 server starts beside what serves, with 3, 1 draft tokens"
+    beside.beside = False
+    words = "5 server starts: with 7, 3, 1, 7 draft tokens, then what served"
+    assert beside._ahead() == words
