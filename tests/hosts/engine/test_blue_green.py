@@ -278,8 +278,11 @@ def test_its_releases_and_drafter_are_found_by_the_profiles_name(slotted: Served
     assert (host["old"], host["new"]) == (first, second)
     (used,) = drafters.on_hosts(profile)
     assert f"/stand/units/green/releases/{second}/" in used.path and not used.differences()
-    failed = slotted.up(OTHER, skip=frozenset({"drafter"})).hosts[0].error
-    assert failed is not None and failed.next.endswith("deployctl up --profile stand")
+    (tried,) = slotted.up(OTHER, skip=frozenset({"drafter"})).hosts
+    assert tried.error is not None
+    assert tried.error.next.endswith(f"deployctl diff current {tried.release} --profile stand")
+    (host,) = compare(profile, "current", str(tried.release))["hosts"]
+    assert (host["old"], host["new"]) == (second, tried.release)
     slotted.ask("files.remove_tree", path="@/profiles/stand/units/green/releases")
     with pytest.raises(UsageError) as nothing:
         drafters.on_hosts(profile)

@@ -140,3 +140,22 @@ def test_gc_does_nothing_while_a_run_is_at_work(served: ServedHost) -> None:
         with pytest.raises(LockHeld, match=f"the lock of profile {served.profile().name} is held"):
             collect(other, keep=0, dry_run=False)
         run.kill()
+
+
+def test_after_a_restore_next_fits_what_serves_and_no_rollback_goes_to_what_failed(
+    served: ServedHost,
+) -> None:
+    good = served.up().hosts[0].release
+    failed = served.up(skip=frozenset({"drafter"}))
+    (host,) = failed.hosts
+    assert (failed.exit_code, host.previous) == (10, good)
+    bad = str(host.release)
+    assert host.error is not None
+    assert "the drafter's config.json on the host is not what" in host.error.why
+    assert f"deployctl diff current {bad} --profile stand" in host.error.next
+    refused = served.up(playbook="rollback", release=bad[:6])
+    (host,) = refused.hosts
+    assert refused.exit_code == 2 and host.error is not None
+    assert f"{bad} failed acceptance; no run rolls back to it" in host.error.what
+    assert host.error.next == f"releases to go back to: {good}"
+    assert host.previous == good
