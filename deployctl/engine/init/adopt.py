@@ -48,7 +48,7 @@ def host_named(name: str) -> tuple[HostSettings, dict[str, str]]:
     given = {key: value for key, value in given.items() if value is not None}
     label = profile_text.label(parts.host)
     host = HostSettings(name=label, ssh=SshSettings.model_validate(given))
-    return host, {label: HOST_FILE.format(name=label, ssh=scalar(given))}
+    return host, {label: HOST_FILE.format(name=scalar(label), ssh=scalar(given))}
 
 
 @contextmanager

@@ -105,17 +105,17 @@ def in_table(entry: Entry) -> Iterator[Check]:
         yield Check("crontab", "warning", remark, "look at it with crontab -e")
 
 
-def daemon() -> Check:
-    """Whether something reads the crontab."""
-    for name in ("/run/crond.pid", "/var/run/cron.pid"):
+def daemon(run: Path = Path("/run")) -> Check:
+    """Whether something reads the crontab; `run` is the folder of running programs' files."""
+    for name in ("crond.pid", "cron.pid"):
         try:
-            pid = int(Path(name).read_text("ascii"))
+            pid = int((run / name).read_text("ascii"))
         except (OSError, ValueError):
             continue
         if Path(f"/proc/{pid}").exists():
             return Check("cron", "ok", f"the cron daemon runs, pid {pid}")
     # As sd_booted(3) has it: where systemd is init.
-    managed = Path("/run/systemd/system").is_dir()
+    managed = (run / "systemd" / "system").is_dir()
     start = "systemctl start cron" if managed else "service cron start"
     return Check("cron", "warning", "no running cron daemon was found", f"start it: {start}")
 

@@ -45,3 +45,23 @@ def test_an_empty_list_is_told_in_our_words(folder: Folder) -> None:
     with pytest.raises(ConfigError) as error:
         folder.load("p", "hosts=[]")
     assert "hosts: needs at least 1 item" in error.value.why
+
+
+def test_two_host_files_with_one_address_are_named_with_their_lines(folder: Folder) -> None:
+    for name in ("mybox", "box2"):
+        folder.write(f"work/profiles/hosts/{name}.yaml", "ssh:\n  address: gpu.example\n")
+    folder.write("work/profiles/hosts/front.yaml", "local: true\n")
+    folder.profile(
+        "p",
+        """
+        hosts: [front, mybox, box2]
+        serve: {port: 8000, host: 0.0.0.0}
+        router: {port: 9000}
+        """,
+    )
+    with pytest.raises(ConfigError) as error:
+        folder.load("p")
+    assert error.value.why == (
+        "profiles/hosts/box2.yaml:2:3: hosts.2.ssh.address: box2 and mybox have the same address, "
+        "gpu.example"
+    )

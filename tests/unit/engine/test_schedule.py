@@ -256,3 +256,11 @@ def test_runs_that_are_skipped_again_and_again_are_reported(entry: Entry) -> Non
     assert "skipped 3 times in a row, another run holds the lock" in said[2][1]
     assert scheduled_run.carry_out(entry) == (0, "")
     assert scheduled_run.carry_out(skipped) == (5, "")
+
+
+def test_how_the_cron_daemon_is_started(tmp_path: Path) -> None:
+    assert schedule_check.daemon(tmp_path).next == "start it: service cron start"
+    (tmp_path / "systemd" / "system").mkdir(parents=True)
+    assert schedule_check.daemon(tmp_path).next == "start it: systemctl start cron"
+    (tmp_path / "cron.pid").write_text(f"{os.getpid()}\n")
+    assert schedule_check.daemon(tmp_path).verdict == "ok"

@@ -98,3 +98,12 @@ def test_what_a_run_cost_is_in_its_summary(host: dict[str, Any], said: str) -> N
     document = documents.passed()
     document["hosts"][0] |= {"gaps": [], "still_without_service": False, **host}
     assert said in list(lines(document))
+
+
+def test_a_run_that_was_refused_shows_the_current_release() -> None:
+    """A rollback to a release that cannot be named has none of its own."""
+    document = documents.passed()
+    document["hosts"][0] |= {"release": None, "previous": "0a1b2c3d4e5f", "steps": []}
+    assert f"{document['hosts'][0]['host']}  current release 0a1b2c3d4e5f" in list(lines(document))
+    document["hosts"][0]["previous"] = None
+    assert f"{document['hosts'][0]['host']}  release unknown" in list(lines(document))
