@@ -156,7 +156,8 @@ def _profiles(error: Any) -> str:
     known = [found.name for found in default_search().found("profiles")]
     example = known[0] if "demo" not in known else "demo"
     command = error.ctx.info_name if error.ctx is not None else "up"
-    return f"profiles: {', '.join(known)}; for example: deployctl {command} --profile {example}"
+    written = " ".join(("deployctl", str(command), "--profile", example))
+    return f"profiles: {', '.join(known)}; for example: {written}"
 
 
 def _internal(error: Exception) -> int:

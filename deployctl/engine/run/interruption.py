@@ -40,9 +40,9 @@ def told(work: Work, plan: HostPlan, error: DeployError) -> DeployError:
     with cancel.shielded():
         left = _left_by(work)
     name = work.wanted.profile.name
-    measuring = [planned.step.name for planned in plan.steps if planned.step.borrows]
-    if len(measuring) == len(plan.steps) and left.startswith("release "):
-        again = f"measure again: deployctl {measuring[-1]} --profile {name}"
+    measuring = all(planned.step.borrows for planned in plan.steps)
+    if measuring and left.startswith("release "):
+        again = f"measure again: deployctl tune --profile {name}"
         return Interrupted(error.what, f"{left}; nothing was changed", again)
     return Interrupted(
         error.what,
