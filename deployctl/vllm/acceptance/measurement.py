@@ -57,7 +57,9 @@ class Measured:
 
     `samples` are the counts of single requests, `keys` names their prompts. `foreign_tokens` and
     `foreign_requests` were generated for others in the meantime; requests in whose time that
-    happened are `left_out`, unless the server counts each request by itself.
+    happened are `left_out`, unless the server counts each request by itself. Not left out is what
+    stands beside others' requests for one token, such as deployctl's own proofs of life: they end
+    before a draft is verified.
     """
 
     judgement: Judgement
@@ -72,6 +74,8 @@ class Measured:
     requests: int = 0
     foreign_tokens: int = 0
     foreign_requests: int = 0
+    others_run: bool = False
+    """Whether another's request of more than a token may be unfinished."""
     left_out: int = 0
     prefix_hits: int | None = None
     prompt_tokens: list[int] = field(default_factory=list)
@@ -187,11 +191,13 @@ def _one(
     if answer.speculation is not None:
         taken.source = "requests"
         sample = answer.speculation
-    elif foreign_tokens or foreign_requests:
+    elif foreign_tokens > foreign_requests or (foreign_requests and taken.others_run):
         taken.left_out += 1
+        taken.others_run = foreign_tokens > foreign_requests
         return after
     else:
         sample = counted.spec or NOTHING
+    taken.others_run = False
     taken.samples.append(sample)
     taken.keys.append(prompt.key)
     return after

@@ -61,11 +61,12 @@ class Server:
         self.can_sleep = options.enable_sleep_mode
         self.requests = self.tokens = self.drafts = self.accepted = self.running = 0
 
-    def count(self) -> None:
+    def count(self, tokens: int) -> None:
+        """A request of so many tokens; one ends before a draft is verified."""
         with COUNTERS:
             self.requests += 1
-            self.tokens += TOKENS
-            if self.draft_tokens:
+            self.tokens += tokens
+            if self.draft_tokens and tokens > 1:
                 drafts = TOKENS // (self.accepted_each + 1)
                 self.drafts += drafts
                 self.accepted += drafts * self.accepted_each
@@ -123,7 +124,8 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
         time.sleep(0.02)
     with COUNTERS:
         server.running -= 1
-    server.count()
+    tokens = 1 if body.get("max_tokens") == 1 else TOKENS
+    server.count(tokens)
     text = "It sorts." if os.environ.get("STAND_IN_FAULT") == "smoke" else ANSWER
     choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
     if path.endswith("/chat/completions"):
@@ -132,8 +134,8 @@ def answer(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
         choice["text"] = text
     usage = {
         "prompt_tokens": PROMPT_TOKENS,
-        "completion_tokens": TOKENS,
-        "total_tokens": PROMPT_TOKENS + TOKENS,
+        "completion_tokens": tokens,
+        "total_tokens": PROMPT_TOKENS + tokens,
     }
     return {"id": "stand-in", "model": body.get("model"), "choices": [choice], "usage": usage}
 

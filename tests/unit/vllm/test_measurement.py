@@ -28,8 +28,8 @@ class CountingStandIn:
     """Drafts `drafts` times a request, of which every draft has `accepted` tokens accepted.
 
     `lag` readings of /metrics after an answer still show the old counters. `foreign` requests
-    run beside each of ours from number `foreign_from` on. `restart_at` is the request after
-    which the counters begin anew.
+    run beside each of ours from number `foreign_from` on, and `probes` of one token. `restart_at`
+    is the request after which the counters begin anew.
     """
 
     drafts: int = 10
@@ -38,6 +38,7 @@ class CountingStandIn:
     lag: int = 0
     foreign: int = 0
     foreign_from: int = 0
+    probes: int = 0
     restart_at: int | None = None
     per_request: bool = False
     stuck: bool = False
@@ -92,10 +93,10 @@ class CountingStandIn:
             self._unread -= 1
             ours -= 1
         others = self.foreign * max(0, self.counted - self.foreign_from)
-        done = ours + others
+        done, probes = ours + others, self.probes * ours
         lines = [
-            f"vllm:generation_tokens_total {done * self.tokens}",
-            f'vllm:request_success_total{{finished_reason="stop"}} {done}',
+            f"vllm:generation_tokens_total {done * self.tokens + probes}",
+            f'vllm:request_success_total{{finished_reason="stop"}} {done + probes}',
         ]
         if self.speculates:
             lines += [
@@ -201,6 +202,16 @@ def test_requests_beside_which_others_ran_are_left_out_and_said() -> None:
     taken = measured(server, protocol(11))
     assert len(taken.samples) == 8
     assert (taken.left_out, taken.foreign_requests, taken.foreign_tokens) == (3, 3, 90)
+
+
+def test_proofs_of_life_beside_ours_are_no_drafts() -> None:
+    """Found: twenty runs at once each asked whether the server lives, and the gate of the one that
+    worked had too few requests left."""
+    taken = measured(CountingStandIn(probes=2), protocol(4))
+    assert taken.samples == [Counts(10, 30, 20, (10, 10, 0))] * 4
+    assert (taken.left_out, taken.foreign_requests, taken.foreign_tokens) == (0, 8, 8)
+    beside = measured(CountingStandIn(probes=2, foreign=1, foreign_from=2), protocol(4))
+    assert (len(beside.samples), beside.left_out) == (2, 2)
 
 
 def test_traffic_beside_every_request_leaves_nothing_to_judge() -> None:
