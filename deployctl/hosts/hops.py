@@ -49,9 +49,12 @@ class ProxyProcess:
                 start_new_session=True,
             )
 
-    def status(self) -> int | None:
-        """How it ended; None while it runs."""
-        return self._process.poll()
+    def status(self, ends: bool = False) -> int | None:
+        """How it ended; None while it runs. One that `ends`, having closed its streams, is waited
+        for."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(CLOSE_LIMIT if ends else 0)
+        return None
 
     def words(self) -> str:
         """What it wrote to its stderr, the end of it."""

@@ -118,12 +118,14 @@ class TestRoutes:
         assert reach(settings, "echo", "x") == (b"x\n", 0)
         assert set(processes.children(os.getpid())) <= before
 
-    def test_a_proxy_command_that_fails(self, sshd: Sshd) -> None:
-        add(sshd, "ProxyCommand echo no way to %h >&2; exit 1")
+    @pytest.mark.parametrize("before", ["", "sleep 0.5; "], ids=["closed", "reset"])
+    def test_a_proxy_command_that_fails(self, sshd: Sshd, before: str) -> None:
+        """One that ends without having read what we sent resets the connection."""
+        add(sshd, f"ProxyCommand sh -c '{before}echo no way to %h >&2; exit 1'")
         began = time.monotonic()
         error = refusal(sshd.settings(connect_timeout=60))
         assert isinstance(error, Unreachable)
-        assert "no way to 127.0.0.1" in error.why
+        assert "ended with 1" in error.what and "no way to 127.0.0.1" in error.why
         assert "Error" not in error.why.partition("; ProxyCommand")[0]
         assert time.monotonic() - began < 50
 

@@ -32,6 +32,8 @@ from deployctl.hosts.ways.ssh_program import FIRST, SshProgram
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 MOST_HOPS = 8
+CLOSED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+"""How the other end of a connection shows that it went."""
 
 WEAK = ("3des", "md5", "arcfour", "blowfish", "-96", "group1-")
 """Parts of the names of algorithms that paramiko offers and OpenSSH no longer does."""
@@ -206,14 +208,14 @@ class SshTransport:
     ) -> Unreachable:
         """What paramiko's `error` means; `reached` is whether anything answered there."""
         place = endpoint.place
-        closed = isinstance(error, EOFError)
-        why = str(error) or ("the connection was closed" if closed else type(error).__name__)
+        closed = any(isinstance(one, CLOSED) for one in (error, error.__context__))
+        why = "the connection was closed" if closed else str(error) or type(error).__name__
         todo = "see whether the host is up and the network leads there"
         if isinstance(error, IncompatiblePeer):
             what = f"{place} and we have no algorithm in common"
             todo = "allow a newer key exchange, cipher or host key in that host's sshd_config"
-        elif proxy is not None and proxy.status() is not None:
-            what = f"the ProxyCommand to {place} ended with {proxy.status()}"
+        elif proxy is not None and (status := proxy.status(closed)) is not None:
+            what = f"the ProxyCommand to {place} ended with {status}"
             todo = "run it by hand, and correct ProxyCommand in your ssh_config"
         elif reached:
             what = f"{place} is reached and does not speak SSH with us"
