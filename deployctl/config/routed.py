@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from deployctl.config.host import HostSettings
 from deployctl.config.router import ReplicasSettings, RouterSettings
-from deployctl.config.serve import ServeSettings
+from deployctl.config.serve import ServeSettings, own_address
 from deployctl.config.suggest import did_you_mean
 
 
@@ -76,7 +76,7 @@ def address_of(host: HostSettings, at: HostSettings, serve: ServeSettings) -> st
     """Where the router on the host `at` reaches the replica on a host; None where nothing says
     that."""
     if host.machine == at.machine:
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(serve.host, serve.host)
+        return own_address(serve.host)
     return host.address or (host.ssh.address if host.ssh else None)
 
 

@@ -66,6 +66,11 @@ class SecretSettings(Settings):
     """The variable of deployctl's own environment that holds the value."""
 
 
+def own_address(host: str) -> str:
+    """An address at which a machine itself reaches what listens on `host` there."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
 class ServeSettings(Settings):
     """The server's launch settings."""
 

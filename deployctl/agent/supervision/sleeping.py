@@ -80,8 +80,9 @@ def sleep(call: Call, profile: str, unit: str, level: int, limit: float = 120.0)
         mark = {"pid": now["pid"], "start": now["start"], "since": time.time(), "level": level}
         write_json(files.file("asleep.json"), mark)
         answer = _ask(files, now, "POST", "/sleep?level=%d&mode=abort" % level, limit)
-        if answer["status"] != 200 or _sleeps(files, now) is not True:
-            if _sleeps(files, now) is False:
+        asleep = _sleeps(files, now)
+        if answer["status"] != 200 or asleep is not True:
+            if asleep is False:
                 _forget(files)
             raise AgentError("not-asleep", "it does not sleep: %s" % _words(answer))
     return {"seconds": round(time.monotonic() - began, 3)}

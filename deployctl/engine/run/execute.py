@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deployctl.cancel import Cancelled
+from deployctl.config.serve import own_address
 from deployctl.engine.connections.connect import Connected, ask
 from deployctl.engine.ledger.record import HostRecord, StepRecord, StepStatus
 from deployctl.engine.run.downtime import Downtime
@@ -40,7 +41,7 @@ from deployctl.steps.interface import (
     Unanswered,
 )
 from deployctl.steps.member import SEE, TOGETHER, NoPeers, PeerFailed, Peers
-from deployctl.steps.servers.stopping import reachable
+from deployctl.steps.servers import stopping
 
 
 class Rests(Protocol):
@@ -106,9 +107,9 @@ class Work:
         if not self.url:
             serve = self.wanted.profile.serve
             if self.wanted.host.local:
-                self.url = f"http://{reachable(serve.host)}:{serve.port}"
+                self.url = stopping.base_url(self.wanted.profile)
             else:
-                address = reachable(serve.host).strip("[]")
+                address = own_address(serve.host)
                 tunnel = Tunnel(self.connected.session, address, serve.port)
                 self.url = self.stack.enter_context(tunnel).url
         return self.url

@@ -8,6 +8,7 @@ from typing import Any
 
 from deployctl.agent.wire.answers import Requests, UnitState, UnitStopped
 from deployctl.config.profile import Profile
+from deployctl.config.serve import own_address
 from deployctl.hosts.operations import units
 from deployctl.hosts.session import Session
 from deployctl.steps.identity import UnitId
@@ -20,7 +21,7 @@ REQUESTS = "stopped_requests"
 
 def reachable(host: str) -> str:
     """An address, as an URL has it, at which the host itself reaches what listens on `host`."""
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    address = own_address(host)
     return f"[{address}]" if ":" in address else address
 
 

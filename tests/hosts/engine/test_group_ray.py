@@ -10,12 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deployctl.hosts import operations
 from deployctl.hosts.session import Call
+from tests.hosts.engine.test_group import errors
 from tests.hosts.lab import processes
 from tests.hosts.lab.namespaces import wait_for
 from tests.hosts.lab.ports import free_port
@@ -53,10 +53,6 @@ def foreign(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([*argv, *ports], env=env) as process:
         yield process
         process.kill()
-
-
-def errors(record: Any) -> list[str]:
-    return [str(host.error) for host in record.hosts]
 
 
 def currents(group: RayHosts) -> list[str | None]:
